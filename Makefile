@@ -1,0 +1,65 @@
+# voxrepo: `make serve` sets everything up and serves the default voice; `make test` sets everything up and tests.
+# Both need git, make and Python 3.10 to 3.12 only, and may be repeated.
+
+SHELL  := /bin/bash
+PYTHON ?= python3
+VENV   ?= .venv
+VOICES ?= en-joe
+BIN    := $(VENV)/bin
+SERVE_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help serve voices test test-unit soak bench lint format lock docker-lint clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# One stamp per lock file: an environment is renewed when its lock changes, and only then.
+$(VENV)/serve.stamp: requirements/serve.lock requirements/bootstrap.lock pyproject.toml
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash scripts/environment.sh serve
+
+$(VENV)/dev.stamp: requirements/dev.lock requirements/bootstrap.lock pyproject.toml
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash scripts/environment.sh dev
+
+voices: $(VENV)/serve.stamp ## build the default voices
+	@for voice in $$(echo "$(VOICES)" | tr , ' '); do \
+	  case $$voice in \
+	    en-joe) $(BIN)/voxrepo voice import piper --name en-joe --if-missing || exit 1 ;; \
+	    *) echo "error: VOICES=$$voice: only en-joe is built by make; import others with 'voxrepo voice import'" >&2; exit 1 ;; \
+	  esac; \
+	done
+
+serve: voices ## install, build the default voice, serve it in the foreground
+	@exec $(BIN)/voxrepo serve $(SERVE_ARGS)
+
+test: $(VENV)/dev.stamp lint ## install what the tests need and run them all
+	@bash scripts/system-packages.sh
+	$(BIN)/pytest -m "not soak" $(PYTEST_ARGS)
+
+test-unit: $(VENV)/dev.stamp ## tests that start no server
+	$(BIN)/pytest -m "not soak and not e2e and not asr" $(PYTEST_ARGS)
+
+soak: $(VENV)/dev.stamp ## long load tests (about half an hour)
+	$(BIN)/pytest -m soak $(PYTEST_ARGS)
+
+bench: $(VENV)/dev.stamp ## comparison tables
+	$(BIN)/python -m benchmarks.unary
+
+lint: $(VENV)/dev.stamp ## formatting, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	@for backend in ascend_om text_frontend; do \
+	  echo "mypy backends/$$backend"; MYPYPATH=backends/$$backend $(BIN)/mypy backends/$$backend || exit 1; \
+	done
+	$(BIN)/hadolint docker/Dockerfile*
+
+format: $(VENV)/dev.stamp ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: ## renew the lock files
+	bash scripts/lock.sh
+
+clean: ## remove the environment and run-time state; voices stay
+	rm -rf $(VENV) .voxrepo .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,42 @@
+"""Waveforms to PCM, with the checks that keep noise and silence from being sent as speech."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from voxrepo_contract.errors import Internal
+
+INT16_FULL_SCALE = 32767
+
+SILENCE_PEAK = 1e-3
+"""-60 dBFS. A whole utterance below it is not speech but a failed vocoder (fp16 overflow is the usual cause)."""
+
+
+def to_int16(waveform: npt.NDArray[np.float32], gain: float) -> npt.NDArray[np.int16]:
+    """Scale FP32 samples in [-1, 1] to INT16, rounding to nearest; samples beyond full scale are clipped.
+
+    Raises:
+        Internal: a sample is NaN or infinite.
+    """
+    scaled = waveform * np.float32(gain * INT16_FULL_SCALE)
+    if not np.isfinite(scaled).all():
+        raise Internal("the vocoder returned samples that are not finite numbers")
+    clipped: npt.NDArray[np.float32] = np.clip(np.rint(scaled), -INT16_FULL_SCALE - 1, INT16_FULL_SCALE)
+    return clipped.astype(np.int16)
+
+
+def check_audible(audio: npt.NDArray[np.int16]) -> None:
+    """Refuse an utterance that is silent throughout.
+
+    Raises:
+        Internal: its peak is below -60 dBFS.
+    """
+    peak = int(np.abs(audio.astype(np.int32)).max(initial=0)) / INT16_FULL_SCALE
+    if peak < SILENCE_PEAK:
+        raise Internal(f"the vocoder returned silence (peak {peak:.5f} of full scale)")
+
+
+def silence(pause_ms: int, sample_rate_hz: int) -> npt.NDArray[np.int16]:
+    """``pause_ms`` of zeros at ``sample_rate_hz``."""
+    return np.zeros(round(pause_ms * sample_rate_hz / 1000), dtype=np.int16)

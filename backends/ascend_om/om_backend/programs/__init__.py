@@ -1,0 +1,44 @@
+"""Stage programs by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from om_backend.job import Program
+from om_backend.programs.direct import DirectProgram
+from om_backend.programs.length_regulated import LengthRegulatedProgram
+from om_backend.programs.windowed import WindowedProgram
+from om_backend.runtime import RuntimeSettings, load_graph
+from voxrepo_contract.errors import ConfigError
+from voxrepo_contract.stage import (
+    STAGE_FILE,
+    DirectStage,
+    LengthRegulatedStage,
+    WindowedStage,
+    read_stage,
+    verify_files,
+)
+
+
+def load_program(version_dir: Path, settings: RuntimeSettings, unit_batch: int | None) -> Program:
+    """Read and verify a version directory and load its graphs.
+
+    Args:
+        version_dir: directory with ``stage.yaml``.
+        settings: of the graph runtimes.
+        unit_batch: units per call; ``None`` measures what is cheapest.
+
+    Raises:
+        ConfigError: the directory, a file or a graph is not what ``stage.yaml`` says.
+        Unavailable: a graph asks for a device that is not here.
+    """
+    stage = read_stage(version_dir)
+    verify_files(version_dir, stage)
+    graphs = {name: load_graph(version_dir, spec, settings) for name, spec in stage.graphs.items()}
+    if isinstance(stage, LengthRegulatedStage):
+        return LengthRegulatedProgram(stage, graphs, unit_batch)
+    if isinstance(stage, WindowedStage):
+        return WindowedProgram(stage, graphs, unit_batch)
+    if isinstance(stage, DirectStage):
+        return DirectProgram(stage, graphs)
+    raise ConfigError(f"program {stage.program!r} is not one that ascend_om runs", file=version_dir / STAGE_FILE)

@@ -1,0 +1,68 @@
+"""From espeak-ng's clauses to the symbols of one sentence, in the form that Piper voices are trained with."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from text_backend.espeak import Clause
+from text_backend.splitting import Cut
+
+_LANGUAGE_FLAGS = re.compile(r"\([^()]+\)")
+_PAUSING = (",", ":", ";")
+_STRESS = "\u02c8\u02cc"
+_SPREADING = "\u02d0\u02d1\u02de\u02b0\u02b2\u02b7\u02e4"
+# length marks and modifier letters say something about the symbol before them
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Symbols of one sentence (single code points) and how good it is to cut after each."""
+
+    symbols: list[str]
+    cuts: list[Cut]
+
+    @property
+    def has_sound(self) -> bool:
+        """Whether there is more than punctuation and blanks."""
+        return any(symbol.isalpha() for symbol in self.symbols)
+
+
+def assemble(pieces: Sequence[Sequence[Clause]]) -> Symbols:
+    """Join the clauses of one sentence.
+
+    As piper-tts does: flags of a language switch removed, the clause's terminator appended, a blank after ``,``,
+    ``:`` and ``;``, then NFD, one symbol per code point. Different from it: a sentence end that espeak-ng sees
+    inside the sentence ("Dr.") is a joint, so its full stop goes; and clauses without a terminator between them
+    ("Hello... there") stay apart by a blank, where piper-tts runs the words together.
+
+    Args:
+        pieces: clauses of each piece of the sentence, see :mod:`text_backend.espeak_limits`.
+    """
+    clauses = [clause for piece in pieces for clause in piece]
+    spoken = [(_LANGUAGE_FLAGS.sub("", clause.phonemes), clause) for clause in clauses]
+    last = max((index for index, (phonemes, _) in enumerate(spoken) if phonemes.strip()), default=-1)
+    symbols: list[str] = []
+    cuts: list[Cut] = []
+    for index, (phonemes, clause) in enumerate(spoken[: last + 1]):
+        terminator = clause.terminator
+        if index < last and clause.ends_sentence and terminator == ".":
+            terminator = ""
+        blank = " " if terminator in _PAUSING or index < last else ""
+        if index < last and not phonemes.strip() and not terminator:
+            continue
+        decomposed = unicodedata.normalize("NFD", phonemes + terminator + blank)
+        symbols += decomposed
+        cuts += [_cut_between(a, b) for a, b in zip(decomposed, decomposed[1:] + "\0", strict=True)]
+        cuts[-1] = Cut.CLAUSE
+    return Symbols(symbols, cuts)
+
+
+def _cut_between(symbol: str, following: str) -> Cut:
+    if symbol == " ":
+        return Cut.WORD
+    if symbol in _STRESS or following in _SPREADING or unicodedata.combining(following):
+        return Cut.NEVER
+    return Cut.HARD

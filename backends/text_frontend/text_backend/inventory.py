@@ -1,0 +1,133 @@
+"""The phoneme table of a voice: which symbol has which ids."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from voxrepo_contract.errors import ConfigError
+
+MAX_FILE_BYTES = 1024 * 1024
+
+
+class UnknownSymbols(Exception):
+    """Symbols that the table does not have, in order of appearance."""
+
+    def __init__(self, symbols: Sequence[str]) -> None:
+        super().__init__(", ".join(describe_symbol(symbol) for symbol in symbols))
+        self.symbols = tuple(symbols)
+
+
+def describe_symbol(symbol: str) -> str:
+    """``symbol`` with its code points, since many phonetic signs look alike or are invisible."""
+    points = " ".join(f"U+{ord(character):04X}" for character in symbol)
+    name = unicodedata.name(symbol, "") if len(symbol) == 1 else ""
+    shown = symbol if symbol.isprintable() and not unicodedata.combining(symbol[0]) else "?"
+    return f"{shown!r} ({points}{' ' + name if name else ''})"
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Phoneme symbols and their ids.
+
+    Attributes:
+        phonemes: ids of each symbol. Only symbols of one code point are looked up, as in Piper.
+        bos: ids that open a segment.
+        eos: ids that close it.
+        pad: ids put after ``bos`` and after each symbol.
+    """
+
+    phonemes: Mapping[str, tuple[int, ...]]
+    bos: tuple[int, ...]
+    eos: tuple[int, ...]
+    pad: tuple[int, ...]
+
+    @property
+    def frame_ids(self) -> int:
+        """Ids that a segment has besides those of its symbols."""
+        return len(self.bos) + len(self.pad) + len(self.eos)
+
+    def cost_ids(self, symbol: str) -> int:
+        """Ids that ``symbol`` takes in a segment, padding included; 0 if it is unknown."""
+        ids = self.phonemes.get(symbol)
+        return 0 if ids is None else len(ids) + len(self.pad)
+
+    def encode(self, symbols: Sequence[str]) -> list[int]:
+        """Ids of one segment: bos, pad, then each symbol's ids followed by pad, eos.
+
+        This is the order that Piper voices are trained with (``phonemes_to_ids`` of piper-tts), except that a
+        symbol outside the table is an error here and not left out.
+
+        Raises:
+            UnknownSymbols: naming every symbol that is not in the table.
+        """
+        ids = [*self.bos, *self.pad]
+        unknown: dict[str, None] = {}
+        for symbol in symbols:
+            found = self.phonemes.get(symbol)
+            if found is None:
+                unknown[symbol] = None
+                continue
+            ids += found
+            ids += self.pad
+        if unknown:
+            raise UnknownSymbols(list(unknown))
+        ids += self.eos
+        return ids
+
+
+def read_inventory(file: Path) -> Inventory:
+    """Read ``inventory.json``: ``{"phonemes": {symbol: [ids]}, "bos": "^", "eos": "$", "pad": "_"}``.
+
+    Raises:
+        ConfigError: the file is missing, too large, not UTF-8 JSON, or not such a table.
+    """
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
+    if len(raw) > MAX_FILE_BYTES:
+        raise ConfigError(f"{len(raw)} bytes; the limit is {MAX_FILE_BYTES}", file=file)
+    try:
+        data = json.loads(raw.decode("utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ConfigError(f"not valid UTF-8 JSON: {error}", file=file) from error
+    try:
+        return parse_inventory(data)
+    except ValueError as error:
+        raise ConfigError(str(error), file=file) from error
+
+
+def parse_inventory(data: Any) -> Inventory:
+    """Check and convert the decoded content of ``inventory.json``.
+
+    Raises:
+        ValueError: with a sentence that names the key at fault.
+    """
+    if not isinstance(data, dict):
+        raise ValueError("must hold an object with the keys phonemes, bos, eos, pad")
+    surplus = sorted(set(data) - {"phonemes", "bos", "eos", "pad"})
+    if surplus:
+        raise ValueError(f"{surplus[0]}: unknown key; remove it or correct its spelling")
+    table = data.get("phonemes")
+    if not isinstance(table, dict) or not table:
+        raise ValueError("phonemes: must be an object that maps each symbol to a list of ids")
+    phonemes = {symbol: _ids(symbol, ids) for symbol, ids in table.items()}
+    marks: dict[str, tuple[int, ...]] = {}
+    for mark in ("bos", "eos", "pad"):
+        symbol = data.get(mark)
+        if not isinstance(symbol, str) or symbol not in phonemes:
+            raise ValueError(f"{mark}: must be a symbol of phonemes (got {symbol!r})")
+        marks[mark] = phonemes[symbol]
+    return Inventory(phonemes=phonemes, **marks)
+
+
+def _ids(symbol: str, ids: Any) -> tuple[int, ...]:
+    whole = isinstance(ids, list) and all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in ids)
+    if not whole or not ids or not symbol:
+        raise ValueError(f"phonemes.{symbol}: must be a list of at least one id >= 0 (got {ids!r})")
+    return tuple(ids)

@@ -1,0 +1,1 @@
+"""Comparison tables. Nothing here passes or fails; read the ratios, since machines differ and are noisy."""

@@ -1,0 +1,130 @@
+"""The baseline: the stages of a voice called in one Python process, without Triton, queue or network.
+
+It uses the backends' own programs, so the difference to the server is what serving costs. Run as a program it answers
+commands on standard input, one JSON object per line, so that it can be measured in turn with a server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+for _backend in ("ascend_om", "text_frontend"):
+    sys.path.insert(0, str(REPOSITORY / "backends" / _backend))
+
+from om_backend.job import Job  # noqa: E402
+from om_backend.programs import load_program  # noqa: E402
+from om_backend.runtime import RuntimeSettings  # noqa: E402
+from text_backend.espeak import EspeakClient  # noqa: E402
+from text_backend.frontend import FrontEnd  # noqa: E402
+from text_backend.inventory import read_inventory  # noqa: E402
+from text_backend.languages import find_language  # noqa: E402
+
+from voxrepo.repository.layout import Layout  # noqa: E402
+from voxrepo.repository.voice import read_voice  # noqa: E402
+from voxrepo_contract.errors import VoxrepoError  # noqa: E402
+from voxrepo_contract.stage import TextFrontendStage, read_stage  # noqa: E402
+
+
+class BareVoice:
+    """The three stages of a voice in this process; one caller at a time."""
+
+    def __init__(self, layout: Layout, voice: str, threads: int) -> None:
+        spec = read_voice(layout, voice)
+        models = spec.stage_models()
+        folders = {stage: layout.version_dir(models[stage], spec.versions[stage]) for stage in models}
+        front = read_stage(folders["text_frontend"])
+        assert isinstance(front, TextFrontendStage)
+        inventory = read_inventory(folders["text_frontend"] / front.files["inventory"].file)
+        language = find_language(front.options.language)
+        self._espeak = EspeakClient(front.options.phonemizer_voice)
+        self._front = FrontEnd(front.options, inventory, language, self._espeak)
+        settings = RuntimeSettings(threads=threads)
+        self._acoustic = load_program(folders["acoustic"], settings, 1)
+        self._vocoder = load_program(folders["vocoder"], settings, 1)
+        self.sample_rate_hz = spec.sample_rate_hz
+
+    def speak(self, text: str, seed: int = 0, speed: float = 1.0) -> np.ndarray[Any, np.dtype[np.int16]]:
+        """INT16 [N] audio of ``text``."""
+        spoken = self._front.run(text, speed, "")
+        features = _run(
+            self._acoustic,
+            {
+                "phoneme_ids": spoken.phoneme_ids[np.newaxis],
+                "segment_lengths": spoken.segment_lengths[np.newaxis],
+                "pause_ms": spoken.pause_ms[np.newaxis],
+                "speed": np.array([[speed]], np.float32),
+                "speaker_id": np.array([[spoken.speaker_id]], np.int64),
+                "seed": np.array([[seed]], np.int64),
+            },
+        )
+        audio: np.ndarray[Any, np.dtype[np.int16]] = _run(self._vocoder, features)["audio"][0]
+        return audio
+
+
+def _run(program: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    answers: list[Mapping[str, Any]] = []
+
+    def fail(error: VoxrepoError) -> None:
+        raise error
+
+    program.run([Job(inputs, {}, answers.append, fail)])
+    return dict(answers[0])
+
+
+def measure(voices: list[BareVoice], texts: list[str], duration_s: float) -> dict[str, float]:
+    """Let every voice speak in a thread of its own for a time; returns rates and latencies."""
+    end = time.perf_counter() + duration_s
+    results: queue.Queue[tuple[float, float]] = queue.Queue()
+
+    def work(voice: BareVoice, turn: int) -> None:
+        while (start := time.perf_counter()) < end:
+            audio = voice.speak(texts[turn % len(texts)])
+            stop = time.perf_counter()
+            share = min(1.0, max(0.0, (end - start) / (stop - start)))
+            results.put((stop - start, share * len(audio) / voice.sample_rate_hz))
+            turn += 1
+
+    threads = [threading.Thread(target=work, args=(voice, index)) for index, voice in enumerate(voices)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    latencies, seconds = zip(*[results.get() for _ in range(results.qsize())], strict=True)
+    return {
+        "audio_s_per_s": sum(seconds) / duration_s,
+        "p50_ms": float(np.percentile(latencies, 50)) * 1000,
+        "p95_ms": float(np.percentile(latencies, 95)) * 1000,
+    }
+
+
+def main() -> None:
+    """Load, then answer ``{"texts": [...], "duration_s": S}`` lines until the input ends."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--root", type=Path, default=Path())
+    parser.add_argument("--voice", default="en-joe")
+    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    options = parser.parse_args()
+    layout = Layout.of(options.root)
+    voices = [BareVoice(layout, options.voice, options.threads) for _ in range(options.workers)]
+    for voice in voices:
+        voice.speak("Warm up, please.")
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        print(json.dumps(measure(voices, order["texts"], order["duration_s"])), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Client library of voxrepo: text to speech over the Open Inference Protocol.
+
+    from voxrepo_client import Voice
+
+    with Voice("en-joe", "localhost:8001") as voice:
+        voice.synthesize("Good morning.").write("morning.wav")
+
+Needs tritonclient (with its gRPC and HTTP extras), numpy and soundfile. The server takes unmodified tritonclient calls
+as well; see ``clients/examples``.
+"""
+
+from __future__ import annotations
+
+from voxrepo_client.errors import (
+    BadResponse,
+    ClientClosed,
+    ConnectionFailed,
+    InvalidRequest,
+    NotPermitted,
+    ServerBusy,
+    ServerError,
+    TimedOut,
+    VoiceNotFound,
+    VoxrepoClientError,
+)
+from voxrepo_client.longtext import synthesize_long
+from voxrepo_client.speech import Speech
+from voxrepo_client.voice import AsyncVoice, Voice, list_voices, list_voices_async
+from voxrepo_client.voice_info import VoiceInfo
+
+__all__ = [
+    "AsyncVoice",
+    "BadResponse",
+    "ClientClosed",
+    "ConnectionFailed",
+    "InvalidRequest",
+    "NotPermitted",
+    "ServerBusy",
+    "ServerError",
+    "Speech",
+    "TimedOut",
+    "Voice",
+    "VoiceInfo",
+    "VoiceNotFound",
+    "VoxrepoClientError",
+    "list_voices",
+    "list_voices_async",
+    "synthesize_long",
+]

@@ -1,0 +1,244 @@
+"""Triton's entry, with stand-ins for the classes that only exist inside Triton's stub process.
+
+The real engine is used by the end-to-end tests; here it is about what ``model.py`` does between Triton and a program.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from voxrepo_contract import errors
+
+from .conftest import BACKEND
+from .graphs import place_direct
+
+FINAL = 1
+
+
+@dataclass
+class Tensor:
+    name: str
+    array: Any
+
+    def as_numpy(self) -> Any:
+        return self.array
+
+
+@dataclass
+class TritonError:
+    message: str
+    code: str
+    INVALID_ARG: ClassVar[str] = "INVALID_ARG"
+    NOT_FOUND: ClassVar[str] = "NOT_FOUND"
+    INTERNAL: ClassVar[str] = "INTERNAL"
+    UNAVAILABLE: ClassVar[str] = "UNAVAILABLE"
+    UNSUPPORTED: ClassVar[str] = "UNSUPPORTED"
+    CANCELLED: ClassVar[str] = "CANCELLED"
+
+
+@dataclass
+class InferenceResponse:
+    output_tensors: list[Tensor] = field(default_factory=list)
+    error: TritonError | None = None
+
+
+class TritonModelException(Exception):
+    pass
+
+
+class Logger:
+    lines: ClassVar[list[str]] = []
+
+    @classmethod
+    def log_info(cls, line: str) -> None:
+        cls.lines.append(line)
+
+    log_error = log_info
+
+
+@dataclass
+class Sender:
+    sent: list[tuple[InferenceResponse, int]] = field(default_factory=list)
+    breaks: bool = False
+
+    def send(self, response: InferenceResponse, flags: int) -> None:
+        self.sent.append((response, flags))
+        if self.breaks:
+            raise RuntimeError("the client is gone")
+
+
+class Request:
+    def __init__(self, parameters: str = "", **tensors: Any) -> None:
+        self.tensors = {name: Tensor(name, value) for name, value in tensors.items()}
+        self.sender = Sender()
+        self._parameters = parameters
+
+    def get_response_sender(self) -> Sender:
+        return self.sender
+
+    def parameters(self) -> str:
+        return self._parameters
+
+    @property
+    def answer(self) -> InferenceResponse:
+        ((response, flags),) = self.sender.sent
+        assert flags == FINAL
+        return response
+
+
+@pytest.fixture
+def model_file(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    # as in the stub: most classes appear in the module only after model.py has been imported
+    stub = types.ModuleType("triton_python_backend_utils")
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", stub)
+    spec = importlib.util.spec_from_file_location("ascend_om_model", BACKEND / "model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for thing in (Tensor, TritonError, InferenceResponse, TritonModelException, Logger):
+        setattr(stub, thing.__name__, thing)
+    stub.TRITONSERVER_RESPONSE_COMPLETE_FINAL = FINAL  # type: ignore[attr-defined]
+    stub.get_input_tensor_by_name = lambda request, name: request.tensors.get(name)  # type: ignore[attr-defined]
+    Logger.lines.clear()
+    yield module
+
+
+@pytest.fixture
+def start(model_file: Any, tmp_path: Path) -> Callable[..., Any]:
+    """Starts the backend on a model that negates ``x``."""
+
+    def start(**parameters: str) -> Any:
+        version = tmp_path / "3"
+        version.mkdir()
+        nodes = [helper.make_node("Neg", ["x"], ["y"])]
+        place_direct(version, nodes, [("x", "FP32", ["batch", 2])], [("y", "FP32", ["batch", 2])])
+        return initialize(model_file, tmp_path, **parameters)
+
+    return start
+
+
+def initialize(model_file: Any, repository: Path, **parameters: str) -> Any:
+    model = model_file.TritonPythonModel()
+    config = {
+        "input": [{"name": "x"}],
+        "parameters": {name: {"string_value": value} for name, value in parameters.items()},
+    }
+    model.initialize(
+        {
+            "model_config": json.dumps(config),
+            "model_repository": str(repository),
+            "model_version": "3",
+            "model_instance_name": "negate_0",
+        }
+    )
+    return model
+
+
+def test_answers_each_request_through_its_own_sender(start: Callable[..., Any]):
+    requests = [Request(x=np.array([[n, -n]], np.float32)) for n in range(3)]
+    start().execute(requests)
+    for number, request in enumerate(requests):
+        (tensor,) = request.answer.output_tensors
+        assert tensor.name == "y"
+        assert tensor.array.tolist() == [[-number, number]]
+
+
+def test_says_at_the_start_what_it_runs_with(start: Callable[..., Any]):
+    start(threads="2", unit_batch="auto")
+    assert Logger.lines == ["negate_0 version 3: 2 threads, requests share calls"]
+
+
+def test_a_bad_request_does_not_touch_its_neighbours(start: Callable[..., Any]):
+    good, bad, last = (Request(x=np.ones(shape, np.float32)) for shape in ((1, 2), (1, 3), (1, 2)))
+    start().execute([good, bad, last])
+    assert bad.answer.error is not None
+    assert bad.answer.error.code == "INVALID_ARG"
+    assert good.answer.error is None
+    assert last.answer.error is None
+
+
+def test_unreadable_parameters_fail_their_own_request_only(start: Callable[..., Any]):
+    bad, good = Request("{not json", x=np.ones((1, 2), np.float32)), Request("{}", x=np.ones((1, 2), np.float32))
+    start().execute([bad, good])
+    assert bad.answer.error is not None
+    assert "unreadable request" in bad.answer.error.message
+    assert good.answer.error is None
+
+
+def test_parameters_reach_the_job(start: Callable[..., Any]):
+    model = start()
+    seen: list[Any] = []
+    model._program.run = lambda jobs: seen.extend(job.parameters for job in jobs)
+    model.execute([Request('{"noise_scale": 0.5}', x=np.ones((1, 2), np.float32))])
+    assert seen == [{"noise_scale": 0.5}]
+
+
+def test_an_exception_of_the_program_answers_everybody_once(start: Callable[..., Any]):
+    model = start()
+
+    def run(jobs: list[Any]) -> None:
+        jobs[0].finish({"y": np.zeros((1, 2), np.float32)})
+        raise ZeroDivisionError("by nobody")
+
+    model._program.run = run
+    requests = [Request(x=np.ones((1, 2), np.float32)) for _ in range(3)]
+    model.execute(requests)
+    assert requests[0].answer.error is None
+    for request in requests[1:]:
+        assert request.answer.error is not None
+        assert request.answer.error.code == "INTERNAL"
+        assert "ZeroDivisionError" in request.answer.error.message
+
+
+def test_a_request_that_the_program_forgets_is_answered(start: Callable[..., Any]):
+    model = start()
+    model._program.run = lambda jobs: None
+    request = Request(x=np.ones((1, 2), np.float32))
+    model.execute([request])
+    assert request.answer.error is not None
+    assert "unanswered" in request.answer.error.message
+
+
+def test_a_client_that_is_gone_disturbs_nobody(start: Callable[..., Any]):
+    gone, here = (Request(x=np.ones((1, 2), np.float32)) for _ in range(2))
+    gone.sender.breaks = True
+    start().execute([gone, here])
+    assert len(gone.sender.sent) == 1
+    assert here.answer.error is None
+    assert any("could not be sent" in line for line in Logger.lines)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.InvalidArgument("x"), "INVALID_ARG"),
+        (errors.ConfigError("x"), "INVALID_ARG"),
+        (errors.NotFound("x"), "NOT_FOUND"),
+        (errors.Unavailable("x"), "UNAVAILABLE"),
+        (errors.Unimplemented("x"), "UNSUPPORTED"),
+        (errors.Cancelled("x"), "CANCELLED"),
+        (errors.Internal("x"), "INTERNAL"),
+        (errors.AlreadyExists("x"), "INTERNAL"),
+    ],
+)
+def test_errors_keep_their_code(model_file: Any, error: errors.VoxrepoError, code: str):
+    assert model_file.triton_error(error) == TritonError("x", code)
+
+
+def test_a_broken_version_is_a_clean_refusal_to_load(model_file: Any, start: Callable[..., Any], tmp_path: Path):
+    start()
+    (tmp_path / "3" / "model.onnx").write_bytes(b"damaged")
+    with pytest.raises(TritonModelException, match=r"model\.onnx: sha256 is"):
+        initialize(model_file, tmp_path)

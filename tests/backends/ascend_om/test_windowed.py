@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from om_backend.job import Program
+from om_backend.programs import load_program
+from om_backend.runtime import RuntimeSettings
+
+from voxrepo_contract.errors import Internal, InvalidArgument, VoxrepoError
+
+from .graphs import CHANNELS, HOP, OVERLAP, SAMPLE_RATE_HZ, WINDOW, job_for, place_vocoder, run_all
+
+
+def load(folder: Path, unit_batch: int | None = 1) -> Program:
+    return load_program(folder, RuntimeSettings(), unit_batch)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place_vocoder(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """The same generator with a window that any test's segment fits into."""
+    folder = tmp_path_factory.mktemp("whole")
+    place_vocoder(folder, window_frames=5000)
+    return load(folder)
+
+
+def request(lengths: list[int], pauses: list[int] | None = None, *, seed: int = 0, **changes: Any) -> dict[str, Any]:
+    features = np.random.default_rng(seed).standard_normal((1, sum(lengths), CHANNELS)).astype(np.float32)
+    return {
+        "features": features,
+        "frame_lengths": np.array([lengths], np.int32),
+        "pause_ms": np.array([pauses or [0] * len(lengths)], np.int32),
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("frames", [1, 3, WINDOW - 1, WINDOW, WINDOW + 1, 27, 3 * WINDOW, 500])
+def test_windows_give_what_one_run_over_the_whole_gives(folder: Path, whole: Program, frames: int):
+    (cut,), (uncut,) = run_all(load(folder), [request([frames])]), run_all(whole, [request([frames])])
+    audio = cut.outputs["audio"]
+    assert audio.shape == (1, frames * HOP)
+    assert audio.dtype == np.int16
+    # a last bit of float32 may round to the neighbouring step
+    assert np.abs(audio.astype(int) - uncut.outputs["audio"]).max() <= 1
+    assert cut.outputs["sample_rate"].tolist() == [[SAMPLE_RATE_HZ]]
+
+
+def test_an_overlap_below_the_receptive_field_would_be_noticed(tmp_path: Path, whole: Program):
+    place_vocoder(tmp_path, overlap_frames=OVERLAP - 1)
+    (cut,), (uncut,) = run_all(load(tmp_path), [request([500])]), run_all(whole, [request([500])])
+    assert np.abs(cut.outputs["audio"].astype(int) - uncut.outputs["audio"]).max() > 8
+
+
+def test_segments_do_not_run_into_each_other(folder: Path):
+    both = request([30, 50])
+    (joined,) = run_all(load(folder), [both])
+    parts = [both["features"][:, :30], both["features"][:, 30:]]
+    alone = [run_all(load(folder), [request([part.shape[1]], features=part)])[0].outputs["audio"][0] for part in parts]
+    assert np.array_equal(joined.outputs["audio"][0], np.concatenate(alone))
+
+
+def test_pauses_follow_their_segments(folder: Path):
+    (plain,) = run_all(load(folder), [request([5, 7])])
+    (paused,) = run_all(load(folder), [request([5, 7], [100, 25])])
+    first, second = np.split(plain.outputs["audio"][0], [5 * HOP])
+    expected = [first, np.zeros(800, np.int16), second, np.zeros(200, np.int16)]
+    assert np.array_equal(paused.outputs["audio"][0], np.concatenate(expected))
+
+
+@pytest.mark.parametrize("unit_batch", [2, 4, 16])
+def test_batches_give_each_request_what_it_gets_alone(folder: Path, unit_batch: int):
+    requests = [request([3 + 7 * n, 90 - 5 * n], [n, 2 * n], seed=n) for n in range(10)]
+    alone = [run_all(load(folder), [sent])[0].outputs["audio"] for sent in requests]
+    for mine, ours in zip(alone, run_all(load(folder, unit_batch), requests), strict=True):
+        assert mine.shape == ours.outputs["audio"].shape
+        assert np.abs(mine.astype(int) - ours.outputs["audio"]).max() <= 1
+
+
+def test_one_window_per_call_is_equal_to_the_bit_in_any_order(folder: Path):
+    requests = [request([3 + 7 * n, 90 - 5 * n], seed=n) for n in range(8)]
+    program = load(folder)
+    alone = [run_all(program, [sent])[0].outputs["audio"] for sent in requests]
+    backward = run_all(program, requests[::-1])[::-1]
+    assert all(np.array_equal(mine, ours.outputs["audio"]) for mine, ours in zip(alone, backward, strict=True))
+
+
+def test_gain_is_applied(tmp_path: Path, folder: Path):
+    louder = tmp_path / "louder"
+    louder.mkdir()
+    place_vocoder(louder, gain=1.5)
+    (plain,), (loud,) = run_all(load(folder), [request([10])]), run_all(load(louder), [request([10])])
+    np.testing.assert_allclose(loud.outputs["audio"], plain.outputs["audio"] * 1.5, atol=1)
+
+
+def test_features_that_are_not_numbers_fail_their_own_request_only(folder: Path):
+    bad = request([50], seed=1)
+    bad["features"][0, 25, 0] = np.nan
+    requests = [request([50], seed=2), bad, request([50], seed=3)]
+    alone = [run_all(load(folder), [sent])[0] for sent in requests]
+    together = run_all(load(folder, 16), requests)
+    assert isinstance(together[1].error, Internal)
+    assert "not finite" in together[1].error.message
+    for number in (0, 2):
+        assert np.abs(alone[number].outputs["audio"].astype(int) - together[number].outputs["audio"]).max() <= 1
+
+
+def test_silence_is_an_error_and_not_an_answer(folder: Path):
+    class Mute:
+        def run(self, feeds: Any) -> Any:
+            batch, _, frames = feeds["features"].shape
+            return {"audio": np.zeros((batch, 1, frames * HOP), np.float32)}
+
+    program: Any = load(folder)
+    program._generator = Mute()
+    (answers,) = run_all(program, [request([50])])
+    assert isinstance(answers.error, Internal)
+    assert "silence" in answers.error.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"features": np.zeros((1, 10, CHANNELS + 1), np.float32)}, f"must be FP32 [1, -1, {CHANNELS}]"),
+        ({"features": np.zeros((1, 10, CHANNELS), np.float64)}, "must be FP32"),
+        ({"features": np.zeros((2, 10, CHANNELS), np.float32)}, "must be FP32"),
+        ({"features": np.zeros((10, CHANNELS), np.float32)}, "must be FP32"),
+        ({"frame_lengths": np.array([[9]], np.int32)}, "frame_lengths must be positive and sum to the 10 frames"),
+        ({"frame_lengths": np.array([[11, -1]], np.int32)}, "frame_lengths must be positive"),
+        ({"frame_lengths": np.array([[10, 0]], np.int32)}, "frame_lengths must be positive"),
+        ({"frame_lengths": np.zeros((1, 0), np.int32)}, "frame_lengths must be positive"),
+        ({"pause_ms": np.array([[-1]], np.int32)}, "pause_ms needs 1 values from 0 to 60000, got [-1]"),
+        ({"pause_ms": np.array([[2**31 - 1]], np.int32)}, "pause_ms needs 1 values from 0 to 60000"),
+        ({"pause_ms": np.array([[1, 1]], np.int32)}, "pause_ms needs 1 values"),
+    ],
+)
+def test_bad_input_is_an_invalid_argument_of_its_own_request(folder: Path, changes: dict[str, Any], says: str):
+    bad, good = run_all(load(folder), [request([10], **changes), request([10])])
+    assert isinstance(bad.error, InvalidArgument)
+    assert says in bad.error.message
+    assert good.finished
+
+
+@pytest.mark.parametrize("name", ["features", "frame_lengths", "pause_ms"])
+def test_a_missing_input_is_named(folder: Path, name: str):
+    sent = request([10])
+    del sent[name]
+    (answers,) = run_all(load(folder), [sent])
+    assert answers.error.message == f"input {name!r} is missing"
+
+
+def test_a_request_is_answered_when_its_own_windows_are_done(folder: Path):
+    order: list[str] = []
+    jobs = []
+    for name, frames in (("long", 300), ("short", 30)):
+        job, _ = job_for(request([frames]))
+        job.on_finish = lambda outputs, name=name: order.append(name)
+        jobs.append(job)
+    load(folder).run(jobs[::-1])
+    assert order == ["short", "long"]
+
+
+def test_warm_up_refuses_a_hop_length_that_the_generator_does_not_have(tmp_path: Path):
+    place_vocoder(tmp_path, hop=HOP + 1)
+    program = load(tmp_path)
+    with pytest.raises(Internal, match=f"hop_length_samples {HOP + 1} asks for"):
+        program.warm_up()
+
+
+def test_warm_up_measures_what_batches_pay(folder: Path):
+    program: Any = load(folder, None)
+    assert program.warm_up() == f"generator batches {program._cost.batches}"
+    assert program._cost.reference_length == WINDOW
+    assert run_all(program, [request([100])])[0].finished
+
+
+@pytest.mark.parametrize("missing", ["channels", "hop_length_samples", "sample_rate_hz"])
+def test_refuses_a_stage_whose_interface_is_incomplete(tmp_path: Path, missing: str):
+    from voxrepo_contract.stage import write_stage
+
+    stage = place_vocoder(tmp_path)
+    interface = stage.interface.model_copy(update={missing: None})
+    write_stage(tmp_path, stage.model_copy(update={"interface": interface}))
+    with pytest.raises(VoxrepoError, match="interface needs channels, hop_length_samples and sample_rate_hz"):
+        load(tmp_path)

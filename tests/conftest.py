@@ -1,0 +1,33 @@
+"""Fixtures that more than one folder of tests needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import VOICE, RunningServer, running_server, voxrepo
+from tests.recogniser import Recogniser, load_recogniser
+
+
+@pytest.fixture(scope="session")
+def voice_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with the default voice, freshly imported. Tests that edit it work on a clone."""
+    root = tmp_path_factory.mktemp("root")
+    result = voxrepo("voice", "import", "piper", "--name", VOICE, "--root", str(root))
+    assert result.returncode == 0, result.stderr
+    return root
+
+
+@pytest.fixture(scope="session")
+def server(voice_root: Path) -> Iterator[RunningServer]:
+    """The default voice, served with default settings."""
+    with running_server(voice_root) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def recogniser() -> Recogniser:
+    """An offline speech recogniser."""
+    return load_recogniser()

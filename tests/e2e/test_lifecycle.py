@@ -1,0 +1,159 @@
+"""Starting, stopping, being killed, and what is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import tritonclient.grpc as grpc_client
+
+from tests.e2e.calls import SENTENCES, Audio, speak
+from tests.harness import RunningServer, clone_root, running_server, voxrepo
+from voxrepo.engine.sweep import leftover_processes
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def root(voice_root: Path, tmp_path: Path) -> Path:
+    return clone_root(voice_root, tmp_path / "root")
+
+
+def left_behind(server: RunningServer) -> list[str]:
+    """Processes, shared memory and folders of a server that should be gone."""
+    found = [f"process {p.pid}" for p in leftover_processes(server.workspace)]
+    found += [str(region) for region in Path("/dev/shm").glob(f"{server.workspace.shm_prefix}*")]
+    if server.workspace.path.exists():
+        found.append(str(server.workspace.path))
+    return found
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 20) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "not within the time"
+        time.sleep(0.05)
+
+
+def says(server: RunningServer, text: str = "Still here.") -> Audio:
+    with grpc_client.InferenceServerClient(server.grpc_url) as client:
+        return speak(client, text)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_signal_ends_it_cleanly_and_leaves_nothing(root: Path, number: signal.Signals) -> None:
+    with running_server(root) as server:
+        says(server)
+        tree = server.tree()
+        server.process.send_signal(number)
+        assert server.process.wait(30) == 0
+        assert not [process for process in tree if process.is_running()]
+        assert not left_behind(server)
+
+
+def test_a_request_in_flight_is_answered_before_it_stops(root: Path) -> None:
+    with running_server(root) as server:
+        answers: list[Audio] = []
+        with grpc_client.InferenceServerClient(server.grpc_url) as client:
+            thread = threading.Thread(target=lambda: answers.append(speak(client, " ".join(SENTENCES))))
+            thread.start()
+            time.sleep(0.3)
+            server.process.send_signal(signal.SIGTERM)
+            thread.join(60)
+        assert server.process.wait(30) == 0
+        assert len(answers) == 1
+
+
+def test_after_kill_9_of_everything_the_next_start_is_clean(root: Path) -> None:
+    with running_server(root) as server:
+        server.kill()
+        assert any(Path("/dev/shm").glob(f"{server.workspace.shm_prefix}*")), "nothing to clean: the test shows nothing"
+    with running_server(root) as server:
+        says(server)
+        server.stop()
+        assert not left_behind(server)
+
+
+def test_engine_and_edge_die_with_a_killed_supervisor(root: Path) -> None:
+    with running_server(root) as server:
+        children = server.tree()[1:]
+        os.kill(server.process.pid, signal.SIGKILL)
+        server.process.wait(10)
+        psutil.wait_procs(children, timeout=10)
+        assert not [process for process in children if process.is_running()]
+    with running_server(root) as server:
+        says(server)
+
+
+@pytest.mark.parametrize("victim", ["edge_pid", "engine_pid"])
+def test_a_killed_child_is_replaced_on_the_same_ports(root: Path, victim: str) -> None:
+    with running_server(root) as server:
+        before = server.read_state()
+        os.kill(before[victim], signal.SIGKILL)
+
+        def replaced() -> bool:
+            now = server.read_state()
+            return now.get("phase") == "ready" and now[victim] not in {None, before[victim]}
+
+        wait_until(replaced, 30)
+        assert server.read_state()["grpc_url"] == before["grpc_url"]
+        assert len(says(server)) > 0
+
+
+@pytest.mark.parametrize("name", ["with a blank", "mit Umlauten äöü 中文"])
+def test_folders_with_unusual_names_are_served(voice_root: Path, tmp_path: Path, name: str) -> None:
+    root = clone_root(voice_root, tmp_path / name)
+    with running_server(root) as server:
+        says(server)
+
+
+def test_a_second_server_for_the_same_folder_is_refused_and_the_first_goes_on(root: Path) -> None:
+    with running_server(root) as server:
+        second = voxrepo("serve", "--root", str(root), "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0")
+        assert second.returncode == 1
+        assert "already running" in second.stderr
+        assert str(server.process.pid) in second.stderr
+        says(server)
+
+
+def test_a_port_in_use_is_named(root: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = voxrepo(
+            "serve", "--root", str(root), "--http-port", str(port), "--grpc-port", "0", "--metrics-port", "0"
+        )
+    assert result.returncode == 1
+    assert str(port) in result.stderr
+    assert "--http-port" in result.stderr
+
+
+def test_an_empty_folder_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    result = voxrepo("serve", "--root", str(tmp_path), "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0")
+    assert result.returncode == 1
+    assert "voxrepo voice import piper" in result.stderr
+
+
+def test_background_status_and_stop(root: Path) -> None:
+    place = ("--root", str(root))
+    ports = ("--http-port", "0", "--grpc-port", "0", "--metrics-port", "0")
+    assert voxrepo("status", *place).returncode == 1
+    started = voxrepo("serve", *place, *ports, "--background")
+    try:
+        assert started.returncode == 0, started.stderr
+        assert "voxrepo say" in started.stderr
+        status = voxrepo("status", *place)
+        assert status.returncode == 0, status.stderr
+        assert "en-joe" in status.stderr
+    finally:
+        stopped = voxrepo("stop", *place)
+    assert stopped.returncode == 0, stopped.stderr
+    assert voxrepo("status", *place).returncode == 1

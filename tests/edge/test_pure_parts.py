@@ -1,0 +1,163 @@
+"""Small pure functions: error mapping, compression policy, views, wire format."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf import json_format
+from hypothesis import given
+from hypothesis import strategies as st
+from tritonclient.grpc import model_config_pb2 as config_pb
+from tritonclient.grpc import service_pb2 as pb
+
+from voxrepo.edge.compression import coding_for
+from voxrepo.edge.engine_client import is_from_engine
+from voxrepo.edge.engine_errors import clean, engine_error
+from voxrepo.edge.table import Problem
+from voxrepo.edge.views import add_problems, describe_voice, plain, plain_settings
+from voxrepo.edge.wire import serialize_response, serialize_stream_response
+from voxrepo_contract.errors import Internal, InvalidArgument, Unavailable
+
+from .harness import voice
+
+
+def test_ensemble_prefixes_are_stripped() -> None:
+    assert clean("[request id: 4f] in ensemble 'en-joe', in ensemble 'b', nothing to say") == "nothing to say"
+    assert clean("text mentions in ensemble 'x', later") == "text mentions in ensemble 'x', later"
+
+
+@pytest.mark.parametrize("code", ["INTERNAL", "UNKNOWN", "DATA_LOSS", "RESOURCE_EXHAUSTED"])
+def test_faults_of_the_engine_are_masked(code: str) -> None:
+    error = engine_error(code, "path /srv/secret", from_engine=True, request_id="ab12")
+    assert type(error) is Internal
+    assert str(error) == "internal error, id ab12; see the server's log"
+
+
+def test_transport_errors_do_not_tell_where_the_engine_is() -> None:
+    error = engine_error("UNAVAILABLE", "connect unix:/run/x", from_engine=False, request_id="a")
+    assert type(error) is Unavailable
+    assert "/run" not in str(error)
+
+
+def test_an_engine_that_cancels_calls_is_stopping() -> None:
+    assert type(engine_error("CANCELLED", "", from_engine=True, request_id="a")) is Unavailable
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "connected", "from_engine"),
+    [
+        ("UNAVAILABLE", "failed to connect to all addresses; last error: unix:/a: No such file", False, False),
+        ("UNAVAILABLE", "Stream removed (Socket closed)", True, False),
+        ("UNAVAILABLE", "Socket closed", False, False),
+        ("UNAVAILABLE", "in ensemble 'v', the device is being restarted", True, True),
+        ("INVALID_ARGUMENT", "connection refused is an odd thing to say", False, True),
+    ],
+)
+def test_tells_an_absent_engine_from_one_that_refuses(
+    code: str, details: str, connected: bool, from_engine: bool
+) -> None:
+    assert is_from_engine(code, details, connected) == from_engine
+
+
+def test_refusals_of_the_engine_pass() -> None:
+    error = engine_error("INVALID_ARGUMENT", "in ensemble 'v', no words", from_engine=True, request_id="a")
+    assert type(error) is InvalidArgument
+    assert str(error) == "no words"
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_binary", "coding"),
+    [
+        ("", False, None),
+        ("gzip", True, "gzip"),
+        ("deflate", True, "deflate"),
+        ("gzip, deflate, br", True, None),
+        ("gzip, deflate, br", False, "gzip"),
+        ("gzip;q=0, deflate;q=0.5", False, "deflate"),
+        ("identity", False, None),
+        ("br", True, None),
+        ("gzip;q=x", False, None),
+    ],
+)
+def test_compresses_json_for_all_and_audio_for_those_who_ask(accept: str, is_binary: bool, coding: str | None) -> None:
+    assert coding_for(accept, is_binary=is_binary, body_bytes=5000) == coding
+    assert coding_for(accept, is_binary=is_binary, body_bytes=100) is None
+
+
+def test_clients_see_all_inputs_but_the_text_as_optional_and_the_voices_properties() -> None:
+    response = pb.ModelConfigResponse()
+    for name in ("text", "speed", "speaker", "seed"):
+        response.config.input.add(name=name)
+    describe_voice(response, voice("v", speakers=["jörg"]))
+    assert {t.name: t.optional for t in response.config.input} == {
+        "text": False,
+        "speed": True,
+        "speaker": True,
+        "seed": True,
+    }
+    assert {key: value.string_value for key, value in response.config.parameters.items()} == {
+        "voxrepo.language": "en-US",
+        "voxrepo.sample_rate_hz": "22050",
+        "voxrepo.speakers": '["jörg"]',
+        "voxrepo.max_text_chars": "200",
+        "voxrepo.versions": '{"text_frontend": 1, "acoustic": 3, "vocoder": 2}',
+    }
+
+
+def test_problems_join_the_index_without_hiding_what_is_served() -> None:
+    index = pb.RepositoryIndexResponse()
+    index.models.add(name="a", version="1", state="READY")
+    index.models.add(name="b", version="2", state="UNAVAILABLE", reason="unloaded")
+    index.models.add(name="c")
+    add_problems(
+        index,
+        [
+            Problem(model="a", version=2, reason="bad sha"),
+            Problem(model="b", version=2, reason="bad yaml"),
+            Problem(model="c", reason="no stage.yaml"),
+        ],
+    )
+    assert [(m.name, m.version, m.state, m.reason) for m in index.models] == [
+        ("a", "1", "READY", ""),
+        ("b", "2", "UNAVAILABLE", "bad yaml"),
+        ("c", "", "UNAVAILABLE", "no stage.yaml"),
+        ("a", "2", "UNAVAILABLE", "bad sha"),
+    ]
+
+
+def test_messages_become_json_that_protobuf_reads_back() -> None:
+    config = config_pb.ModelConfig(name="m", max_batch_size=3)
+    config.input.add(name="x", data_type=config_pb.TYPE_STRING, dims=[-1, 4])
+    config.dynamic_batching.max_queue_delay_microseconds = 2**40
+    config.parameters["a"].string_value = "b"
+    document = plain(config)
+    assert document["input"][0]["dims"] == [-1, 4]
+    assert document["input"][0]["data_type"] == "TYPE_STRING"
+    assert document["dynamic_batching"]["max_queue_delay_microseconds"] == 2**40
+    assert "ensemble_scheduling" not in document
+    assert document["max_batch_size"] == 3
+    assert json_format.ParseDict(document, config_pb.ModelConfig()) == config
+
+
+def test_settings_are_written_as_triton_writes_them() -> None:
+    trace = pb.TraceSettingResponse()
+    trace.settings["trace_level"].value.append("OFF")
+    trace.settings["trace_rate"].value.append("1000")
+    assert plain_settings(trace) == {"trace_level": ["OFF"], "trace_rate": "1000"}
+    logs = pb.LogSettingsResponse()
+    logs.settings["log_info"].bool_param = True
+    logs.settings["log_verbose_level"].uint32_param = 2
+    assert plain_settings(logs) == {"log_info": True, "log_verbose_level": 2}
+
+
+@given(st.lists(st.binary(max_size=400), max_size=4), st.text(max_size=20))
+def test_fast_serialisation_is_read_back_by_protobuf(tensors: list[bytes], identity: str) -> None:
+    def build() -> object:
+        response = pb.ModelInferResponse(model_name="m", id=identity, raw_output_contents=tensors)
+        response.parameters["seed"].int64_param = 3
+        for index in range(len(tensors)):
+            response.outputs.add(name=str(index), shape=[1, 2])
+        return response
+
+    assert pb.ModelInferResponse.FromString(serialize_response(build())) == build()
+    streamed = pb.ModelStreamInferResponse.FromString(serialize_stream_response(build()))
+    assert streamed.infer_response == build()

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.grpc as triton
+from tritonclient.grpc import service_pb2
+from tritonclient.utils import InferenceServerException
+
+from tests.repository.tiny import SAMPLE_RATE_HZ, voice_spec
+from voxrepo.engine import control as control_module
+from voxrepo.engine.control import EngineControl
+from voxrepo_contract.errors import Internal, NotFound, Unavailable
+
+
+class FakeClient:
+    """The calls of tritonclient that control makes."""
+
+    def __init__(self) -> None:
+        self.live: list[bool] = []
+        self.error: InferenceServerException | None = None
+        self.ready = True
+        self.answer: tuple[Any, Any] | None = None
+        self.sent: dict[str, Any] = {}
+
+    def is_server_live(self, client_timeout: float) -> bool:
+        return self.live.pop(0) if self.live else False
+
+    def load_model(self, model: str, client_timeout: float) -> None:
+        if self.error is not None:
+            raise self.error
+
+    unload_model = load_model
+
+    def is_model_ready(self, model: str, client_timeout: float) -> bool:
+        return self.ready
+
+    def async_infer(self, model: str, inputs: list[Any], callback: Callable[[Any, Any], None]) -> None:
+        self.sent = {tensor.name(): (tensor.datatype(), tensor.shape()) for tensor in inputs}
+        if self.answer is not None:
+            callback(*self.answer)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def client() -> FakeClient:
+    return FakeClient()
+
+
+@pytest.fixture
+def control(client: FakeClient, monkeypatch: pytest.MonkeyPatch) -> EngineControl:
+    monkeypatch.setattr(triton, "InferenceServerClient", lambda target: client)
+    return EngineControl("unix:/nowhere:1")
+
+
+def spoken(peak: int, rate: int = SAMPLE_RATE_HZ) -> triton.InferResult:
+    response = service_pb2.ModelInferResponse()
+    for name, dtype, value in (
+        ("audio", "INT16", np.array([[0, peak, -3]], np.int16)),
+        ("sample_rate", "INT32", np.array([[rate]], np.int32)),
+    ):
+        response.outputs.add(name=name, datatype=dtype, shape=value.shape)
+        response.raw_output_contents.append(value.tobytes())
+    return triton.InferResult(response)
+
+
+def test_an_engine_that_is_not_there_is_not_live():
+    with EngineControl("unix:/nowhere/engine.sock:1") as control:
+        assert not control.is_live()
+
+
+def test_waits_until_the_engine_answers(control: EngineControl, client: FakeClient):
+    client.live = [False, False, True]
+    control.wait_live(5, lambda: True)
+
+
+def test_an_engine_that_exits_ends_the_wait_at_once(control: EngineControl):
+    start = time.monotonic()
+    with pytest.raises(Unavailable, match="the engine exited during start-up; its log says why"):
+        control.wait_live(60, lambda: False)
+    assert time.monotonic() - start < 1
+
+
+def test_an_engine_that_never_answers_ends_the_wait(control: EngineControl):
+    with pytest.raises(Unavailable, match=r"did not answer within 0\.1 s"):
+        control.wait_live(0.1, lambda: True)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: no.;\n",
+            "version 1 is at UNAVAILABLE ",
+        ),
+        ("failed to load 'm', failed to poll from model repository", "failed to load 'm', failed to poll from"),
+    ],
+)
+def test_a_failed_load_says_the_engines_reason(control: EngineControl, client: FakeClient, said: str, reason: str):
+    client.error = InferenceServerException(said)
+    with pytest.raises(Unavailable) as caught:
+        control.load("m")
+    assert caught.value.message.startswith(reason)
+    assert not caught.value.message.endswith((";", "\n"))
+
+
+def test_a_load_that_did_nothing_is_noticed(control: EngineControl, client: FakeClient):
+    client.ready = False
+    with pytest.raises(Unavailable, match="m was loaded and is not ready"):
+        control.load("m")
+
+
+def test_unloading_what_is_not_there_is_not_found(control: EngineControl, client: FakeClient):
+    client.error = InferenceServerException("unknown model 'm'")
+    with pytest.raises(NotFound, match="unknown model 'm'"):
+        control.unload("m")
+
+
+def test_a_probe_sends_all_inputs_and_returns_the_speech(control: EngineControl, client: FakeClient):
+    client.answer = (spoken(20_000), None)
+    assert control.probe_voice(voice_spec()).tolist() == [0, 20_000, -3]
+    assert client.sent == {
+        "text": ("BYTES", [1, 1]),
+        "speed": ("FP32", [1, 1]),
+        "speaker": ("BYTES", [1, 1]),
+        "seed": ("INT64", [1, 1]),
+    }
+
+
+def test_a_silent_probe_is_refused(control: EngineControl, client: FakeClient):
+    client.answer = (spoken(100), None)
+    with pytest.raises(Internal, match=r"tiny: the probe text came back silent \(peak 0\.0031"):
+        control.probe_voice(voice_spec())
+
+
+def test_a_probe_at_another_sample_rate_is_refused(control: EngineControl, client: FakeClient):
+    client.answer = (spoken(20_000, rate=8000), None)
+    with pytest.raises(Internal, match=f"tiny: the audio has 8000 Hz, voice.yaml says {SAMPLE_RATE_HZ}"):
+        control.probe_voice(voice_spec())
+
+
+def test_a_failed_probe_says_why(control: EngineControl, client: FakeClient):
+    client.answer = (None, InferenceServerException("no such stage"))
+    with pytest.raises(Unavailable, match="tiny: the probe text failed: no such stage"):
+        control.probe_voice(voice_spec())
+
+
+def test_a_probe_without_an_answer_ends(control: EngineControl, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(control_module, "PROBE_TIMEOUT_S", 0.05)
+    with pytest.raises(Unavailable, match=r"no answer to the probe text within 0\.05 s"):
+        control.probe_voice(voice_spec())

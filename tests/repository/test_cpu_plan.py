@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from voxrepo.repository.cpu_plan import Parallelism, plan_cpu
+from voxrepo.repository.voice import StageSettings
+
+
+@pytest.mark.parametrize(
+    ("stage", "cores", "instances", "threads"),
+    [
+        ("text_frontend", 1, 1, 1),
+        ("text_frontend", 2, 1, 1),
+        ("text_frontend", 8, 1, 1),
+        ("text_frontend", 64, 8, 1),
+        ("acoustic", 1, 1, 1),
+        ("acoustic", 2, 1, 2),
+        ("acoustic", 3, 1, 2),
+        ("acoustic", 4, 2, 2),
+        ("vocoder", 8, 4, 2),
+        ("vocoder", 64, 32, 2),
+    ],
+)
+def test_auto_fills_the_cores(stage: str, cores: int, instances: int, threads: int):
+    assert plan_cpu(stage, StageSettings(version=1), cores) == Parallelism(instances, threads)
+
+
+@pytest.mark.parametrize("stage", ["text_frontend", "acoustic", "vocoder"])
+def test_what_is_given_is_taken(stage: str):
+    settings = StageSettings(version=1, instances=5, threads=3)
+    assert plan_cpu(stage, settings, cores=2) == Parallelism(5, 3)
+
+
+def test_instances_follow_given_threads():
+    assert plan_cpu("vocoder", StageSettings(version=1, threads=4), cores=8) == Parallelism(2, 4)
+    assert plan_cpu("vocoder", StageSettings(version=1, threads=16), cores=8) == Parallelism(1, 16)
+
+
+@pytest.mark.parametrize("cores", range(1, 70))
+@pytest.mark.parametrize("stage", ["acoustic", "vocoder"])
+def test_auto_never_asks_for_more_threads_than_there_are_cores(stage: str, cores: int):
+    plan = plan_cpu(stage, StageSettings(version=1), cores)
+    assert 1 <= plan.instances * plan.threads <= cores

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import ClassVar
+
+import pytest
+
+from tests.repository.tiny import make_model, make_voice, voice_spec
+from voxrepo.edge.table import EdgeTable
+from voxrepo.repository.check import Inventory, Problem, take_inventory
+from voxrepo.repository.layout import Layout
+from voxrepo.repository.voice import Limits, VoiceSpec
+from voxrepo.supervisor import loader
+from voxrepo.supervisor.loader import edge_table, initial_statuses, load_everything
+from voxrepo.supervisor.state import ModelStatus
+from voxrepo_contract.errors import Internal, Unavailable
+
+
+class FakeEngine:
+    """Loads what it is asked to, except what it is told to refuse."""
+
+    refused: ClassVar[set[str]] = set()
+    mute: ClassVar[set[str]] = set()
+    loaded: ClassVar[list[str]] = []
+    probed: ClassVar[list[str]] = []
+    lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, target: str) -> None:
+        assert target == "unix:/engine"
+
+    def __enter__(self) -> FakeEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def load(self, model: str) -> None:
+        if model in self.refused:
+            raise Unavailable(f"{model} does not want to")
+        with self.lock:
+            self.loaded.append(model)
+
+    def probe_voice(self, spec: VoiceSpec) -> None:
+        with self.lock:
+            assert set(spec.stage_models().values()) | {spec.voice} <= set(self.loaded)
+            self.probed.append(spec.voice)
+        if spec.voice in self.mute:
+            raise Internal(f"{spec.voice}: the probe text came back silent")
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
+    for group in (FakeEngine.refused, FakeEngine.mute, FakeEngine.loaded, FakeEngine.probed):
+        group.clear()
+    monkeypatch.setattr(loader, "EngineControl", FakeEngine)
+    return FakeEngine
+
+
+@pytest.fixture
+def inventory(layout: Layout) -> Inventory:
+    """Two voices, a model, and a voice that the check refused."""
+    for name in ("one", "two", "bad"):
+        make_voice(layout, name)
+    layout.voice_file("bad").write_text("nonsense", encoding="utf-8")
+    make_model(layout)
+    return take_inventory(layout)
+
+
+def states(statuses: dict[str, ModelStatus]) -> dict[str, str]:
+    return {name: status.state for name, status in statuses.items()}
+
+
+def test_everything_sound_is_loaded_and_every_voice_probed(engine: type[FakeEngine], inventory: Inventory):
+    told: list[ModelStatus] = []
+    statuses = load_everything("unix:/engine", inventory, told.append)
+    assert states(statuses) == {"one": "ready", "two": "ready", "echo": "ready", "bad": "failed"}
+    assert sorted(engine.probed) == ["one", "two"]
+    assert sorted(engine.loaded) == sorted(
+        [f"{voice}{part}" for voice in ("one", "two") for part in ("", ".text_frontend", ".acoustic", ".vocoder")]
+        + ["echo"]
+    )
+    assert {status.name for status in told} == {"one", "two", "echo"}
+
+
+def test_stages_are_loaded_before_their_voice(engine: type[FakeEngine], inventory: Inventory):
+    load_everything("unix:/engine", inventory)
+    for voice in ("one", "two"):
+        stages = [engine.loaded.index(f"{voice}.{stage}") for stage in ("text_frontend", "acoustic", "vocoder")]
+        assert max(stages) < engine.loaded.index(voice)
+
+
+def test_a_stage_that_does_not_load_fails_its_own_voice_only(engine: type[FakeEngine], inventory: Inventory):
+    engine.refused.add("one.acoustic")
+    statuses = load_everything("unix:/engine", inventory)
+    assert states(statuses) == {"one": "failed", "two": "ready", "echo": "ready", "bad": "failed"}
+    assert statuses["one"].reason == "stage one.acoustic did not load: one.acoustic does not want to"
+    assert "one" not in engine.loaded
+
+
+def test_an_ensemble_that_does_not_load_fails_its_voice(engine: type[FakeEngine], inventory: Inventory):
+    engine.refused.add("two")
+    statuses = load_everything("unix:/engine", inventory)
+    assert (statuses["two"].state, statuses["two"].reason) == ("failed", "two does not want to")
+    assert "two" not in engine.probed
+
+
+def test_a_voice_that_does_not_speak_is_not_offered(engine: type[FakeEngine], inventory: Inventory):
+    engine.mute.add("two")
+    statuses = load_everything("unix:/engine", inventory)
+    assert statuses["two"].state == "failed"
+    assert "silent" in statuses["two"].reason
+    assert statuses["one"].state == "ready"
+
+
+def test_a_model_that_does_not_load_fails_alone(engine: type[FakeEngine], inventory: Inventory):
+    engine.refused.add("echo")
+    statuses = load_everything("unix:/engine", inventory)
+    assert states(statuses) == {"one": "ready", "two": "ready", "echo": "failed", "bad": "failed"}
+
+
+def test_what_the_check_refused_is_never_loaded(engine: type[FakeEngine], inventory: Inventory):
+    statuses = load_everything("unix:/engine", inventory)
+    assert "voice.yaml" in statuses["bad"].reason
+    assert not any(name.startswith("bad") for name in engine.loaded)
+
+
+def test_an_empty_repository_loads_nothing(engine: type[FakeEngine]):
+    assert load_everything("unix:/engine", Inventory()) == {}
+
+
+def test_before_loading_the_sound_is_loading_and_the_rest_has_failed(inventory: Inventory):
+    statuses = initial_statuses(inventory)
+    assert states(statuses) == {"one": "loading", "two": "loading", "echo": "loading", "bad": "failed"}
+    assert statuses["one"].versions == {"text_frontend": 1, "acoustic": 1, "vocoder": 1}
+
+
+def test_the_edge_is_told_of_ready_voices_and_of_what_failed(engine: type[FakeEngine], inventory: Inventory):
+    engine.mute.add("two")
+    table = edge_table(7, inventory, load_everything("unix:/engine", inventory).values())
+    assert table.generation == 7
+    assert set(table.voices) == {"one"}
+    assert {problem.model for problem in table.problems} == {"two", "bad"}
+    assert EdgeTable.model_validate_json(table.model_dump_json()) == table
+
+
+def test_voices_that_are_still_loading_are_not_offered(inventory: Inventory):
+    table = edge_table(1, inventory, initial_statuses(inventory).values())
+    assert table.voices == {}
+    assert {problem.model for problem in table.problems} == {"bad"}
+
+
+def test_the_edge_gets_the_limits_of_the_voice(layout: Layout):
+    make_voice(layout, "tiny", speakers=("joe", "ann"))
+    inventory = take_inventory(layout)
+    checked = inventory.voices["tiny"]
+    spec = voice_spec(
+        "tiny", speakers=["joe", "ann"], limits=Limits(max_text_chars=99, speed_min=0.5, speed_max=2.0).model_dump()
+    )
+    inventory.voices["tiny"] = type(checked)(spec, checked.stages)
+    entry = edge_table(1, inventory, [ModelStatus(name="tiny", kind="voice", state="ready")]).voices["tiny"]
+    assert (entry.max_text_chars, entry.speed_min, entry.speed_max) == (99, 0.5, 2.0)
+    assert entry.speakers == ["joe", "ann"]
+    assert entry.sample_rate_hz == spec.sample_rate_hz
+    assert entry.versions == spec.versions
+
+
+def test_what_the_check_refused_keeps_its_reason():
+    inventory = Inventory(problems=[Problem("x", None, "the file is missing")])
+    (problem,) = edge_table(1, inventory, initial_statuses(inventory).values()).problems
+    assert (problem.model, problem.reason) == ("x", "the file is missing")

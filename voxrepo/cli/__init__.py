@@ -1,0 +1,1 @@
+"""The ``voxrepo`` command."""

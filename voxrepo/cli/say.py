@@ -1,0 +1,230 @@
+"""``voxrepo say``: text to an audio file or to stdout, spoken by a running server."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from voxrepo_client import InvalidRequest, Speech, Voice, VoxrepoClientError, list_voices, synthesize_long
+from voxrepo_client.speech import FORMATS, format_of
+
+from voxrepo.cli.output import console, fail, print_json
+
+STDIO = "-"
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The text and whether it may be cut into several requests (documents may, arguments not)."""
+
+    text: str
+    is_document: bool
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Where the audio goes; ``path`` is ``None`` for stdout."""
+
+    path: Path | None
+    format: str
+
+
+class _UsageError(Exception):
+    """The command line is wrong; nothing has been asked from the server."""
+
+
+def _decode(raw: bytes, name: str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _UsageError(f"{name} is not valid UTF-8 at byte {error.start}; convert it first") from error
+
+
+def _read_source(text: str | None, file: Path | None) -> _Source:
+    if text is not None and text != STDIO:
+        if file is not None:
+            raise _UsageError("give the text either as an argument or with --file, not both")
+        return _Source(text, is_document=False)
+    if file is not None and text is None:
+        try:
+            return _Source(_decode(file.read_bytes(), str(file)), is_document=True)
+        except OSError as error:
+            raise _UsageError(f"{file} cannot be read: {error.strerror}") from error
+    if file is not None:
+        raise _UsageError("give the text either on stdin (-) or with --file, not both")
+    if text is None and sys.stdin.isatty():
+        raise _UsageError('no text; give it as an argument ("..."), with --file FILE, or on stdin')
+    return _Source(_decode(sys.stdin.buffer.read(), "the text on stdin"), is_document=True)
+
+
+def _choose_target(output: str | None, format: str | None, as_json: bool) -> _Target:
+    if format is not None and format not in FORMATS:
+        raise _UsageError(f"--format {format} is not offered; use one of {', '.join(FORMATS)}")
+    if output is None and as_json:
+        raise _UsageError("--json prints to stdout, so the audio needs a place: give -o FILE")
+    if output is None or output == STDIO:
+        if sys.stdout.isatty():
+            raise _UsageError("audio is not written to a terminal; give -o FILE, or redirect stdout")
+        return _Target(None, format or "wav")
+    path = Path(output)
+    try:
+        chosen = format or format_of(path)
+    except InvalidRequest as error:
+        raise _UsageError(f"{error} with --format") from error
+    # found out now rather than after minutes of synthesis
+    if path.is_dir():
+        raise _UsageError(f"{path} is a folder; give -o a file name")
+    if not path.parent.is_dir():
+        raise _UsageError(f"the folder {path.parent} does not exist; create it first")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise _UsageError(f"{path} may not be written; choose another place with -o")
+    return _Target(path, chosen)
+
+
+def _only_voice(url: str | None, timeout_s: float | None) -> str:
+    names = [voice.name for voice in list_voices(url, timeout_s=timeout_s)]
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise VoxrepoClientError("the server has no voice that is ready; see `voxrepo status`")
+    raise _UsageError(f"the server has {len(names)} voices; choose one with --voice: {', '.join(names)}")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A spinner with the elapsed time on stderr, and a bar where the text takes several requests."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("speaking", total=None)
+
+        def advance(done_chars: int, total_chars: int) -> None:
+            if 0 < done_chars < total_chars or progress.tasks[0].total is not None:
+                progress.update(
+                    task,
+                    completed=done_chars,
+                    total=total_chars,
+                    description=f"{done_chars} of {total_chars} characters",
+                )
+
+        yield advance
+
+
+def _write(speech: Speech, target: _Target) -> None:
+    if target.path is not None:
+        speech.write(target.path, target.format)
+        return
+    speech.write(sys.stdout.buffer, target.format)
+    sys.stdout.buffer.flush()
+
+
+def say(
+    text: Annotated[
+        str | None, typer.Argument(help="Text to speak; - or nothing: read it from stdin.", show_default=False)
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Audio file; - for stdout. An existing file is replaced."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="Read the text from a UTF-8 file.")
+    ] = None,
+    voice: Annotated[str | None, typer.Option(help="Voice; may be left out where the server has only one.")] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="VOXREPO_URL",
+            help="grpc://host:port or http://host:port; without a scheme gRPC. Default: grpc://localhost:8001.",
+        ),
+    ] = None,
+    speed: Annotated[float, typer.Option(help="0.25 to 4; 2 is twice as fast.")] = 1.0,
+    speaker: Annotated[str | None, typer.Option(help="Speaker of a voice that has several.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, text and versions: same audio.")] = None,
+    noise_scale: Annotated[float | None, typer.Option(help="0 to 2, variation of the sound.")] = None,
+    noise_w_scale: Annotated[float | None, typer.Option(help="0 to 2, variation of the rhythm.")] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="wav, flac, ogg (Vorbis) or mp3. Default: by the suffix of the file, wav on stdout.",
+        ),
+    ] = None,
+    timeout_s: Annotated[float | None, typer.Option(help="Limit for each request, in seconds.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a summary as JSON (on stderr if the audio goes to stdout).")
+    ] = False,
+) -> None:
+    """Speak a text and write the audio.
+
+    A text given as an argument is one request; if it exceeds the voice's limit, the server says so. A document from
+    --file or stdin that exceeds it is cut at paragraphs, sentences or words into several requests, spoken in order with
+    one seed and joined.
+
+    Exit status: 0 done, 1 the server or the writing failed, 2 wrong usage.
+    """
+    try:
+        source = _read_source(text, file)
+        target = _choose_target(output, format, as_json)
+        name = voice if voice is not None else _only_voice(url, timeout_s)
+        start_s = time.perf_counter()
+        with Voice(name, url, timeout_s=timeout_s) as connected, _progress() as advance:
+            speech, parts = synthesize_long(
+                connected,
+                source.text,
+                # an argument is sent whole, whatever its length
+                max_text_chars=None if source.is_document else max(1, len(source.text)),
+                speed=speed,
+                speaker=speaker,
+                seed=seed,
+                noise_scale=noise_scale,
+                noise_w_scale=noise_w_scale,
+                on_progress=advance,
+            )
+        elapsed_s = time.perf_counter() - start_s
+        _write(speech, target)
+    except _UsageError as error:
+        raise fail(str(error), EXIT_USAGE) from error
+    except VoxrepoClientError as error:
+        # without a code it was refused on this side: an option that cannot be sent
+        usage = isinstance(error, InvalidRequest) and error.code is None
+        raise fail(str(error), EXIT_USAGE if usage else EXIT_FAILED) from error
+    except BrokenPipeError:
+        # the reader of stdout has gone; keep the interpreter from trying to flush once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(EXIT_FAILED) from None
+    except OSError as error:
+        where = "stdout" if output in (None, STDIO) else str(output)
+        raise fail(f"{where} cannot be written: {error.strerror or error}", EXIT_FAILED) from error
+    except KeyboardInterrupt as error:
+        raise fail("interrupted", EXIT_INTERRUPTED) from error
+    if any(part.versions != speech.versions for part in parts):
+        console.print("the voice changed its versions while it spoke; run again for one voice", soft_wrap=True)
+    if as_json:
+        summary = {
+            "voice": name,
+            "path": None if target.path is None else str(target.path),
+            "format": target.format,
+            "duration_s": round(speech.duration_s, 6),
+            "sample_rate_hz": speech.sample_rate_hz,
+            "seed": speech.seed,
+            "versions": speech.versions,
+            "text_chars": len(source.text),
+            "requests": len(parts),
+            "elapsed_s": round(elapsed_s, 6),
+        }
+        if target.path is None:
+            typer.echo(json.dumps(summary), err=True)
+        else:
+            print_json(summary)

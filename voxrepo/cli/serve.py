@@ -1,0 +1,184 @@
+"""``voxrepo serve``, ``status`` and ``stop``."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import typer
+from rich.logging import RichHandler
+from rich.table import Table
+from rich.text import Text
+
+from voxrepo.cli.output import JsonOption, RootOption, StateOption, console, fail, layout_of, print_json, shows_errors
+from voxrepo.repository.layout import Layout
+from voxrepo.supervisor.server import ServeOptions, Server
+from voxrepo.supervisor.state import ServerState, StateFolder, process_of
+from voxrepo_contract.errors import NotFound, Unavailable
+
+BACKGROUND_START_TIMEOUT_S = 300.0
+_SERVING = ("ready", "degraded")
+
+
+def _how_to_call(state: ServerState) -> str:
+    voices = [model for model in state.models if model.kind == "voice" and model.state == "ready"]
+    lines = [f"HTTP {state.http_url}   gRPC {state.grpc_url}   metrics {state.metrics_url}"]
+    lines += [f"not served: {model.name}: {model.reason}" for model in state.models if model.state == "failed"]
+    if voices:
+        voice = voices[0].name
+        lines += [
+            f"voices: {', '.join(model.name for model in voices)}",
+            "",
+            f'  voxrepo say "Hello from voxrepo." --voice {voice} --url {state.grpc_url} -o hello.wav',
+            f'  curl -s {state.http_url}/v2/models/{voice}/generate -d \'{{"text": "Hello from voxrepo."}}\'',
+        ]
+    if state.callables_url:
+        lines.append(f"PyTriton callables: {state.callables_url}, token in {state.callables_token_file}")
+    return "\n".join(lines)
+
+
+@shows_errors
+def serve(
+    root: RootOption = Path(),
+    host: Annotated[str, typer.Option(envvar="VOXREPO_HOST", help="Address to listen on.")] = "127.0.0.1",
+    http_port: Annotated[int, typer.Option(envvar="VOXREPO_HTTP_PORT", min=0, max=65535)] = 8000,
+    grpc_port: Annotated[int, typer.Option(envvar="VOXREPO_GRPC_PORT", min=0, max=65535)] = 8001,
+    metrics_port: Annotated[int, typer.Option(envvar="VOXREPO_METRICS_PORT", min=0, max=65535)] = 8002,
+    engine: Annotated[
+        Path | None, typer.Option(envvar="VOXREPO_ENGINE", help="A tritonserver to use instead of the wheel's.")
+    ] = None,
+    drain_timeout_s: Annotated[
+        float, typer.Option("--drain-timeout", envvar="VOXREPO_DRAIN_TIMEOUT", min=0, help="Seconds at shut-down.")
+    ] = 30.0,
+    callables: Annotated[
+        bool, typer.Option("--callables", help="Let PyTriton bind Python functions (loopback, token).")
+    ] = False,
+    log_text: Annotated[bool, typer.Option("--log-text", help="Write request texts to the log.")] = False,
+    background: Annotated[bool, typer.Option("--background", help="Return once the server is ready.")] = False,
+    state_dir: StateOption = None,
+) -> None:
+    """Serve every voice and model of a folder through Triton, until Ctrl-C."""
+    layout = layout_of(root, state_dir)
+    if background:
+        _serve_in_background(layout)
+        return
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(message)s",
+        handlers=[RichHandler(console=console, show_path=False, rich_tracebacks=False)],
+    )
+    options = ServeOptions(
+        layout=layout,
+        host=host,
+        http_port=http_port,
+        grpc_port=grpc_port,
+        metrics_port=metrics_port,
+        engine=engine,
+        drain_timeout_s=drain_timeout_s,
+        callables=callables,
+        log_text=log_text,
+    )
+    last_phase = ""
+
+    def tell(state: ServerState) -> None:
+        nonlocal last_phase
+        if state.phase != last_phase:
+            last_phase = state.phase
+            console.rule(state.phase)
+            if state.phase in _SERVING:
+                console.print(_how_to_call(state), soft_wrap=True, markup=False)
+
+    raise typer.Exit(Server(options, tell).run())
+
+
+def _serve_in_background(layout: Layout) -> None:
+    folder = StateFolder(layout)
+    folder.create()
+    log_file = folder.logs / "server.log"
+    arguments = [word for word in sys.argv[1:] if word != "--background"]
+    start = log_file.stat().st_size if log_file.exists() else 0
+    with log_file.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "voxrepo", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
+        )
+    end = time.monotonic() + BACKGROUND_START_TIMEOUT_S
+    with console.status("starting"):
+        while time.monotonic() < end:
+            if process.poll() is not None:
+                said = log_file.read_bytes()[start:].decode("utf-8", "replace").strip()
+                errors = [line for line in said.splitlines() if "error:" in line]
+                raise fail(errors[-1].split("error:", 1)[1].strip() if errors else f"it ended; see {log_file}")
+            state = folder.read_running()
+            if state is not None and state.pid == process.pid and state.phase in _SERVING:
+                console.print(_how_to_call(state), soft_wrap=True, markup=False)
+                return
+            time.sleep(0.1)
+    process.terminate()
+    raise fail(f"not ready after {BACKGROUND_START_TIMEOUT_S:g} s; see {log_file}")
+
+
+def _running(layout: Layout) -> ServerState:
+    state = StateFolder(layout).read_running()
+    if state is None:
+        raise NotFound(f"no server is running for {layout.root}; start one with `voxrepo serve`")
+    return state
+
+
+@shows_errors
+def status(root: RootOption = Path(), state_dir: StateOption = None, as_json: JsonOption = False) -> None:
+    """Show what the server of a folder serves, and why something is not. Exit code 0 only if all is ready."""
+    state = _running(layout_of(root, state_dir))
+    if as_json:
+        print_json(state)
+    else:
+        console.print(
+            f"{state.phase}, pid {state.pid}, engine {state.engine} (restarts {state.engine_restarts}), "
+            f"edge restarts {state.edge_restarts}",
+            markup=False,
+        )
+        table = Table("name", "kind", "state", "versions", "reason")
+        for model in state.models:
+            versions = " ".join(f"{stage}={number}" for stage, number in model.versions.items())
+            table.add_row(Text(model.name), model.kind, model.state, versions, Text(model.reason))
+        console.print(table)
+        console.print(f"HTTP {state.http_url}   gRPC {state.grpc_url}   metrics {state.metrics_url}", markup=False)
+        console.print(f"logs in {state.log_folder}", soft_wrap=True, markup=False)
+    if state.phase != "ready":
+        raise typer.Exit(3)
+
+
+@shows_errors
+def stop(
+    root: RootOption = Path(),
+    state_dir: StateOption = None,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds to wait for it to end.")] = 60.0,
+) -> None:
+    """Stop the server of a folder after what is in flight is done."""
+    state = _running(layout_of(root, state_dir))
+    process = process_of(state)
+    if process is None:
+        return
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGTERM)
+    with console.status("waiting for requests in flight"):
+        try:
+            process.wait(timeout_s)
+        except psutil.TimeoutExpired as error:
+            raise Unavailable(
+                f"pid {state.pid} is still running after {timeout_s:g} s; "
+                "repeat `voxrepo stop` to cut off what is in flight"
+            ) from error
+    console.print("stopped")

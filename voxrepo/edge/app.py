@@ -1,0 +1,160 @@
+"""One edge process: its parts, its start, and its orderly stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from voxrepo.edge.dataplane import DataPlane
+from voxrepo.edge.engine_client import EngineClient
+from voxrepo.edge.grpc_front import GrpcFront
+from voxrepo.edge.http_front import HttpFront
+from voxrepo.edge.listening import cannot_listen, check_port
+from voxrepo.edge.options import EdgeOptions
+from voxrepo.edge.table import EdgeTable, TableWatcher
+from voxrepo.metrics.accounting import Accountant
+from voxrepo.metrics.exposition import MetricsPage
+from voxrepo.metrics.registry import EdgeMetrics
+from voxrepo_contract.yamlfile import write_text_atomically
+
+log = logging.getLogger(__name__)
+
+_CANCEL_GRACE_S = 1.0
+"""How long requests that were cut off at the end of the drain get to answer."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports in use."""
+
+    http_port: int
+    grpc_port: int
+    metrics_port: int
+
+
+class Edge:
+    """Everything one process runs.
+
+    Args:
+        options: settings.
+
+    Raises:
+        ConfigError: the table cannot be read.
+    """
+
+    def __init__(self, options: EdgeOptions) -> None:
+        self._options = options
+        self._tables = TableWatcher(options.table)
+        self._engine = EngineClient(options.engine, self._calls_of, options.max_engine_calls)
+        self.plane = DataPlane(self._engine, self._tables)
+        metrics = EdgeMetrics()
+        gates = self._engine.gates
+        metrics.watch_engine_calls(
+            running=lambda: gates.total(lambda gate: gate.running),
+            draining=lambda: gates.total(lambda gate: gate.draining),
+            waiting=lambda: gates.total(lambda gate: gate.waiting),
+        )
+        accountant = Accountant(metrics, self.plane.is_model, options.log_text)
+        self._grpc = GrpcFront(self.plane, accountant, options.max_body_bytes)
+        http = HttpFront(self.plane, accountant, options.max_body_bytes)
+        # a client that leaves must cancel its handler, or its request would count as served
+        self._http = web.AppRunner(
+            http.application(),
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=_CANCEL_GRACE_S,
+        )
+        self._metrics = web.AppRunner(
+            MetricsPage(metrics, options.engine_metrics_url).application(), access_log=None, shutdown_timeout=1.0
+        )
+        self._http_site: web.TCPSite | None = None
+        self._follower: asyncio.Task[None] | None = None
+
+    def _calls_of(self, model: str) -> int | None:
+        return self._tables.table.engine_calls.get(model)
+
+    async def _start_site(self, runner: web.AppRunner, port: int, flag: str) -> tuple[web.TCPSite, int]:
+        await runner.setup()
+        site = web.TCPSite(runner, self._options.host, port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise cannot_listen(self._options.host, port, flag, error) from error
+        return site, int(runner.addresses[0][1])
+
+    async def start(self) -> Ports:
+        """Listen on all ports and begin to serve.
+
+        Raises:
+            CannotListen: a port is taken or not allowed.
+        """
+        options = self._options
+        wanted = {
+            "--http-port": options.http_port,
+            "--grpc-port": options.grpc_port,
+            "--metrics-port": options.metrics_port,
+        }
+        for flag, port in wanted.items():
+            check_port(options.host, port, flag)
+        grpc_port = self._grpc.listen(options.host, options.grpc_port)
+        await self._grpc.start()
+        self._http_site, http_port = await self._start_site(self._http, options.http_port, "--http-port")
+        _, metrics_port = await self._start_site(self._metrics, options.metrics_port, "--metrics-port")
+        ports = Ports(http_port, grpc_port, metrics_port)
+        self._announce(ports, self._tables.table)
+        self._follower = asyncio.create_task(self._tables.follow(lambda table: self._announce(ports, table)))
+        return ports
+
+    def _announce(self, ports: Ports, table: EdgeTable) -> None:
+        """Tell the supervisor where this process listens and which table it goes by."""
+        if self._options.ready_file is None:
+            return
+        facts = {"pid": os.getpid(), **vars(ports), "generation": table.generation}
+        try:
+            write_text_atomically(self._options.ready_file, json.dumps(facts))
+        except OSError as error:
+            log.error("%s cannot be written: %s", self._options.ready_file, error.strerror)
+
+    async def stop(self) -> None:
+        """Refuse new requests, let running ones and engine calls end, then close everything."""
+        ends_s = time.monotonic() + self._options.drain_timeout_s
+        self.plane.stopped.set()
+        if self._http_site is not None:
+            await self._http_site.stop()
+        await self._grpc.stop(max(ends_s - time.monotonic(), 0))
+        if not await self._engine.drain(ends_s - time.monotonic()):
+            running = self._engine.gates.total(lambda gate: gate.running)
+            log.warning("%d engine calls still run after %g s", running, self._options.drain_timeout_s)
+        await self._http.cleanup()
+        if self._follower is not None:
+            self._follower.cancel()
+        await self._metrics.cleanup()
+        await self._engine.close()
+
+
+async def serve(options: EdgeOptions) -> None:
+    """Run an edge until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: the table cannot be read.
+        CannotListen: a port is taken or not allowed.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    edge = Edge(options)
+    try:
+        ports = await edge.start()
+        log.info("listening on %s: %s", options.host, ports)
+        await stop.wait()
+        log.info("stopping")
+    finally:
+        await edge.stop()

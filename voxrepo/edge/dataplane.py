@@ -1,0 +1,250 @@
+"""What the server does, whatever the transport: one method per thing a client can ask for.
+
+Messages are those of the gRPC protocol. All errors raised are :class:`~voxrepo_contract.errors.VoxrepoError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from typing import Any
+
+from tritonclient.grpc import service_pb2 as pb
+
+from voxrepo.edge import views
+from voxrepo.edge.engine_client import CallerTimedOut, EngineCallFailed, EngineClient
+from voxrepo.edge.engine_errors import engine_error, is_masked
+from voxrepo.edge.parameters import shown, timeout_us_of
+from voxrepo.edge.table import TableWatcher, VoiceEntry
+from voxrepo.edge.validation import VoiceCall, check_voice_request, check_voice_version, refuse_shared_memory
+from voxrepo.metrics.accounting import RequestRecord, new_request_id
+from voxrepo_contract.errors import DeadlineExceeded, InvalidArgument, NotFound, Unavailable, VoxrepoError
+from voxrepo_contract.tensors import AUDIO
+
+log = logging.getLogger(__name__)
+
+MANAGEMENT_TIMEOUT_S = 10.0
+"""How long a caller waits for anything but an inference; a hung engine must not hang health checks."""
+
+_MAX_KNOWN_MODELS = 1024
+_MAX_VOICES_SHOWN = 20
+
+_RESPONSES = {
+    "ServerReady": pb.ServerReadyResponse,
+    "ModelReady": pb.ModelReadyResponse,
+    "ModelMetadata": pb.ModelMetadataResponse,
+    "ModelConfig": pb.ModelConfigResponse,
+    "ModelStatistics": pb.ModelStatisticsResponse,
+    "RepositoryIndex": pb.RepositoryIndexResponse,
+    "TraceSetting": pb.TraceSettingResponse,
+    "LogSettings": pb.LogSettingsResponse,
+}
+
+
+class DataPlane:
+    """The server without its transports.
+
+    Args:
+        engine: client of the engine.
+        tables: source of the current table of voices.
+
+    Attributes:
+        stopped: set at shutdown; new requests are then refused and readiness is false.
+    """
+
+    def __init__(self, engine: EngineClient, tables: TableWatcher) -> None:
+        self._engine = engine
+        self._tables = tables
+        self._known: set[str] = set()
+        self.stopped = asyncio.Event()
+
+    @property
+    def voices(self) -> dict[str, VoiceEntry]:
+        """Voices by name, at this moment."""
+        return self._tables.table.voices
+
+    def is_model(self, name: str) -> bool:
+        """Whether ``name`` is a voice, or a model that has answered before."""
+        return name in self.voices or name in self._known
+
+    def refuse_if_stopping(self) -> None:
+        """Refuse new work during shutdown.
+
+        Raises:
+            Unavailable: the server is stopping.
+        """
+        if self.stopped.is_set():
+            raise Unavailable("the server is stopping; send the request to another one or try again later")
+
+    # ---- inference
+
+    async def infer(self, request: Any, record: RequestRecord) -> Any:
+        """Serve a ``ModelInferRequest``.
+
+        Args:
+            request: the client's request; for voices it is checked and completed, other models get it as it is.
+            record: deadline and account of the request.
+
+        Returns:
+            ``ModelInferResponse`` with the client's request id. For voices its parameters hold ``seed`` and
+            ``versions``, enough to make the same audio again.
+        """
+        self.refuse_if_stopping()
+        record.client_id = record.client_id or request.id
+        voice = self.voices.get(request.model_name)
+        if voice is None:
+            return await self._infer_other(request, record)
+        call = check_voice_request(request, voice)
+        record.text_chars, record.text = len(call.text), call.text
+        if call.parameters.timeout_us is not None:
+            record.limit(call.parameters.timeout_us / 1e6)
+        # never the client's id: empty or repeated ids would let stages confuse requests
+        call.request.id = record.id
+        response = await self._engine_infer(call.request, record, voice)
+        return self._voice_response(response, request.id, call, voice, record)
+
+    def _refuse_if_not_served(self, name: str) -> None:
+        """Say why a model of the repository cannot be called now, whatever the engine thinks of it.
+
+        Raises:
+            Unavailable: it is still loading, or something is wrong with it.
+        """
+        table = self._tables.table
+        if name in table.loading:
+            raise Unavailable(f"{name} is loading; try again in a moment")
+        if any(problem.model == name for problem in table.problems):
+            raise Unavailable(f"{name} is not served: something is wrong with it; `voxrepo status` says what")
+
+    async def _infer_other(self, request: Any, record: RequestRecord) -> Any:
+        self._refuse_if_not_served(request.model_name)
+        refuse_shared_memory(request)
+        timeout_us = timeout_us_of(request.parameters)
+        if timeout_us is not None:
+            record.limit(timeout_us / 1e6)
+        response = await self._engine_infer(request, record, None)
+        if len(self._known) < _MAX_KNOWN_MODELS:
+            self._known.add(request.model_name)
+        return response
+
+    async def _engine_infer(self, request: Any, record: RequestRecord, voice: VoiceEntry | None) -> Any:
+        try:
+            return await self._engine.infer(request, record.deadline_s)
+        except CallerTimedOut:
+            raise record.deadline_error() from None
+        except EngineCallFailed as failure:
+            raise self._refusal(failure, request.model_name, request.model_version, voice, record.id) from failure
+
+    def _refusal(
+        self, failure: EngineCallFailed, name: str, version: str, voice: VoiceEntry | None, request_id: str
+    ) -> VoxrepoError:
+        error = engine_error(failure.code, failure.text, from_engine=failure.from_engine, request_id=request_id)
+        if is_masked(error):
+            log.error("request %s of model %r: the engine answered %s", request_id, name[:128], failure)
+        if not isinstance(error, NotFound):
+            return error
+        if voice is not None:
+            return Unavailable(f"voice {voice.name!r} is not loaded at the moment: {error.message}")
+        return self._unknown_model(name, version)
+
+    def _unknown_model(self, name: str, version: str) -> NotFound:
+        voices = sorted(self.voices)
+        more = len(voices) - _MAX_VOICES_SHOWN
+        listed = ", ".join(voices[:_MAX_VOICES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        of_version = f" version {shown(version)}" if version else ""
+        return NotFound(f"unknown model {shown(name)}{of_version}; voices: {listed or 'none'}")
+
+    @staticmethod
+    def _voice_response(
+        response: Any, client_id: str, call: VoiceCall, voice: VoiceEntry, record: RequestRecord
+    ) -> Any:
+        response.id = client_id
+        # ensembles add sequence parameters that mean nothing here
+        response.parameters.clear()
+        response.parameters["seed"].int64_param = call.seed
+        response.parameters["versions"].string_param = json.dumps(voice.versions)
+        for output in response.outputs:
+            if output.name == AUDIO.name:
+                record.audio_s = output.shape[-1] / voice.sample_rate_hz
+        return response
+
+    # ---- everything else
+
+    async def _manage(
+        self, method: str, request: Any, timeout_s: float | None, name: str = "", version: str = ""
+    ) -> Any:
+        limit_s = MANAGEMENT_TIMEOUT_S if timeout_s is None else min(timeout_s, MANAGEMENT_TIMEOUT_S)
+        try:
+            raw = await self._engine.call(method, request.SerializeToString(), time.monotonic() + limit_s)
+        except CallerTimedOut:
+            if limit_s < MANAGEMENT_TIMEOUT_S:
+                raise DeadlineExceeded(f"timed out after {limit_s * 1000:.0f} ms") from None
+            raise Unavailable(f"the engine did not answer within {limit_s:g} s") from None
+        except EngineCallFailed as failure:
+            raise self._refusal(failure, name, version, self.voices.get(name), new_request_id()) from failure
+        return _RESPONSES[method].FromString(raw)
+
+    def _check_version(self, name: str, version: str) -> None:
+        if name in self.voices:
+            check_voice_version(version, name)
+
+    async def ready(self, timeout_s: float | None = None) -> bool:
+        """Whether the server takes requests: loading is done, it is not stopping, and the engine is ready."""
+        if self.stopped.is_set() or not self._tables.table.ready:
+            return False
+        try:
+            return bool((await self._manage("ServerReady", pb.ServerReadyRequest(), timeout_s)).ready)
+        except Unavailable:
+            return False
+
+    async def model_ready(self, name: str, version: str, timeout_s: float | None = None) -> bool:
+        """Whether the engine says that the model is ready; false for unknown models and versions."""
+        if self.stopped.is_set() or name in self._tables.table.loading:
+            return False
+        try:
+            self._check_version(name, version)
+            request = pb.ModelReadyRequest(name=name, version=version)
+            return bool((await self._manage("ModelReady", request, timeout_s, name, version)).ready)
+        except (NotFound, Unavailable):
+            return False
+
+    async def metadata(self, name: str, version: str, timeout_s: float | None = None) -> Any:
+        """``ModelMetadataResponse`` of a model."""
+        self._check_version(name, version)
+        request = pb.ModelMetadataRequest(name=name, version=version)
+        return await self._manage("ModelMetadata", request, timeout_s, name, version)
+
+    async def config(self, name: str, version: str, timeout_s: float | None = None) -> Any:
+        """``ModelConfigResponse`` of a model; for voices with optional inputs and the voice's properties."""
+        self._check_version(name, version)
+        request = pb.ModelConfigRequest(name=name, version=version)
+        response = await self._manage("ModelConfig", request, timeout_s, name, version)
+        voice = self.voices.get(name)
+        if voice is not None:
+            views.describe_voice(response, voice)
+        return response
+
+    async def statistics(self, name: str, version: str, timeout_s: float | None = None) -> Any:
+        """``ModelStatisticsResponse`` of a model, of all with an empty name; the engine's own numbers."""
+        self._check_version(name, version)
+        request = pb.ModelStatisticsRequest(name=name, version=version)
+        try:
+            return await self._manage("ModelStatistics", request, timeout_s, name, version)
+        except InvalidArgument as error:  # the engine's answer to names it does not know, in this call only
+            raise self._unknown_model(name, version) from error
+
+    async def index(self, ready_only: bool, timeout_s: float | None = None) -> Any:
+        """``RepositoryIndexResponse``: the engine's models, and those that were refused before it saw them."""
+        response = await self._manage("RepositoryIndex", pb.RepositoryIndexRequest(ready=ready_only), timeout_s)
+        if not ready_only:
+            views.add_problems(response, self._tables.table.problems)
+        return response
+
+    async def trace_settings(self, name: str, timeout_s: float | None = None) -> Any:
+        """``TraceSettingResponse``; reading only."""
+        return await self._manage("TraceSetting", pb.TraceSettingRequest(model_name=name), timeout_s, name)
+
+    async def log_settings(self, timeout_s: float | None = None) -> Any:
+        """``LogSettingsResponse``; reading only."""
+        return await self._manage("LogSettings", pb.LogSettingsRequest(), timeout_s)

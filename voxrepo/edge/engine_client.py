@@ -1,0 +1,186 @@
+"""The shield around calls to the engine.
+
+A call into the engine has no deadline and is never cancelled: short deadlines or cancels crash the engine within
+seconds. Each call therefore runs in a task of its own. When its caller leaves or runs out of time, the caller is
+answered and the task is left to drain. Gates bound the number of running calls, draining ones included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from tritonclient.grpc import service_pb2 as pb
+
+from voxrepo.edge.gates import CallGate, Gates
+
+SERVICE = "inference.GRPCInferenceService"
+MAX_CALLS = 32
+"""Calls at a time of models that the table gives no number."""
+MAX_MANAGEMENT_CALLS = 256
+"""Bound of calls that are no inferences; surplus ones are refused at once."""
+
+_UNLIMITED = -1
+_CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", _UNLIMITED),
+    ("grpc.max_send_message_length", _UNLIMITED),
+    # an engine that was restarted is found again within a second; the default grows to two minutes
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+
+class EngineCallFailed(Exception):
+    """The engine, or the way to it, answered with an error.
+
+    Attributes:
+        code: name of the gRPC status.
+        text: its details.
+        from_engine: whether the engine itself said so, rather than the transport.
+    """
+
+    def __init__(self, code: str, text: str, from_engine: bool) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+        self.text = text
+        self.from_engine = from_engine
+
+
+class CallerTimedOut(Exception):
+    """The caller's deadline passed; the engine's call goes on."""
+
+
+_TRANSPORT_TEXT = re.compile(
+    r"failed to connect|socket closed|stream removed|connection (reset|refused)|broken pipe|unix:|ipv[46]:|GOAWAY",
+    re.IGNORECASE,
+)
+
+
+def is_from_engine(code: str, details: str, connected: bool) -> bool:
+    """Whether a failed call's status was sent by the engine, or made up by gRPC because the engine is not there.
+
+    gRPC uses UNAVAILABLE for the latter and does not say which it was; its texts hold paths that clients must not see.
+
+    Args:
+        code: name of the status.
+        details: its text.
+        connected: whether the channel has a connection now.
+    """
+    return code != "UNAVAILABLE" or (connected and _TRANSPORT_TEXT.search(details) is None)
+
+
+def _left_s(deadline_s: float | None) -> float | None:
+    return None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)
+
+
+class EngineClient:
+    """Calls one engine.
+
+    Args:
+        target: gRPC target, such as ``unix:/run/voxrepo/engine.sock:1``.
+        limit_of: inference calls at a time of a model, ``None`` if it has no number of its own.
+        max_calls: inference calls at a time of all models without a number.
+    """
+
+    def __init__(
+        self, target: str, limit_of: Callable[[str], int | None] = lambda model: None, max_calls: int = MAX_CALLS
+    ) -> None:
+        self._channel = grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS)
+        self.gates = Gates(limit_of, max_calls)
+        self._management = CallGate("management calls", MAX_MANAGEMENT_CALLS, max_waiting=0)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._infer = self._channel.unary_unary(
+            f"/{SERVICE}/ModelInfer",
+            request_serializer=pb.ModelInferRequest.SerializeToString,
+            response_deserializer=pb.ModelInferResponse.FromString,
+        )
+        self._raw: dict[str, Any] = {}
+
+    async def infer(self, request: Any, deadline_s: float | None) -> Any:
+        """Call ``ModelInfer``.
+
+        Args:
+            request: ``ModelInferRequest``.
+            deadline_s: the caller's deadline on the clock of ``time.monotonic``; the engine does not learn of it.
+
+        Returns:
+            ``ModelInferResponse``.
+
+        Raises:
+            Unavailable: too many callers wait already.
+            CallerTimedOut: the deadline passed.
+            EngineCallFailed: the engine refused or cannot be reached.
+        """
+        return await self._shielded(self.gates.of(request.model_name), self._infer, request, deadline_s)
+
+    async def call(self, method: str, request: bytes, deadline_s: float | None) -> bytes:
+        """Call any other unary method with a serialised request; see :meth:`infer` for the rest."""
+        stub = self._raw.get(method)
+        if stub is None:
+            stub = self._raw[method] = self._channel.unary_unary(f"/{SERVICE}/{method}")
+        answer: bytes = await self._shielded(self._management, stub, request, deadline_s)
+        return answer
+
+    async def _shielded(
+        self, gate: CallGate, stub: Callable[[Any], Any], request: Any, deadline_s: float | None
+    ) -> Any:
+        if _left_s(deadline_s) == 0 or not await gate.enter(_left_s(deadline_s)):
+            raise CallerTimedOut
+        task = asyncio.create_task(self._run(gate, stub, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            # unlike wait_for, wait leaves the task alone on a timeout and when this caller is cancelled
+            await asyncio.wait((task,), timeout=_left_s(deadline_s))
+        except asyncio.CancelledError:
+            self._leave(gate, task)
+            raise
+        if not task.done():
+            self._leave(gate, task)
+            raise CallerTimedOut
+        return task.result()
+
+    async def _run(self, gate: CallGate, stub: Callable[[Any], Any], request: Any) -> Any:
+        try:
+            return await stub(request)
+        except grpc.aio.AioRpcError as error:
+            code, details = error.code().name, error.details() or ""
+            connected = self._channel.get_state() is grpc.ChannelConnectivity.READY
+            raise EngineCallFailed(code, details, is_from_engine(code, details, connected)) from None
+        finally:
+            gate.leave()
+
+    @staticmethod
+    def _leave(gate: CallGate, task: asyncio.Task[Any]) -> None:
+        def drained(done: asyncio.Task[Any]) -> None:
+            gate.draining -= 1
+            if not done.cancelled():
+                done.exception()  # nobody waits for it; asyncio would complain that it was never looked at
+
+        gate.draining += 1
+        task.add_done_callback(drained)
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until no call runs in the engine.
+
+        Returns:
+            whether all ended within ``timeout_s``.
+        """
+        ends_s = time.monotonic() + timeout_s
+        while self._tasks:
+            # those in line start their calls as others end
+            await asyncio.wait(self._tasks, timeout=_left_s(ends_s), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0)
+            if time.monotonic() >= ends_s:
+                break
+        return not self._tasks
+
+    async def close(self) -> None:
+        """Close the channel. Calls that still run are cut off: drain first."""
+        await self._channel.close()

@@ -1,0 +1,63 @@
+"""Pure: what the engine's refusals become for clients."""
+
+from __future__ import annotations
+
+import re
+
+from voxrepo_contract.errors import (
+    AlreadyExists,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    Unavailable,
+    Unimplemented,
+    VoxrepoError,
+)
+
+UNREACHABLE = "the engine cannot be reached; try again in a moment"
+
+_ENSEMBLE_PREFIX = re.compile(r"\Ain ensemble '[^']*', ")
+_REQUEST_PREFIX = re.compile(r"\A\[request id: [^\]]*\] ")
+_QUEUE_FULL = "Exceeds maximum queue size"
+
+_PASSED: dict[str, type[VoxrepoError]] = {
+    "INVALID_ARGUMENT": InvalidArgument,
+    "NOT_FOUND": NotFound,
+    "UNAVAILABLE": Unavailable,
+    "UNIMPLEMENTED": Unimplemented,
+    "ALREADY_EXISTS": AlreadyExists,
+}
+
+
+def clean(text: str) -> str:
+    """Strip what only tells how the engine is built: request ids and the ensembles that a message came through."""
+    previous = None
+    while text != previous:
+        previous = text
+        text = _ENSEMBLE_PREFIX.sub("", _REQUEST_PREFIX.sub("", text))
+    return text
+
+
+def engine_error(code: str, text: str, *, from_engine: bool, request_id: str) -> VoxrepoError:
+    """The error that a client gets for a failed engine call.
+
+    Args:
+        code: name of the gRPC status.
+        text: its details.
+        from_engine: False if the transport made the status up, because the engine is not there.
+        request_id: id under which the details are logged.
+    """
+    # nobody here cancels a call into the engine: it does so itself when it stops
+    if not from_engine or code == "CANCELLED":
+        return Unavailable(UNREACHABLE)
+    kind = _PASSED.get(code)
+    if kind is None:
+        return Internal(f"internal error, id {request_id}; see the server's log")
+    if _QUEUE_FULL in text:
+        return Unavailable("the queue is full; try again in a moment")
+    return kind(clean(text) or f"the engine answered {code}")
+
+
+def is_masked(error: VoxrepoError) -> bool:
+    """Whether the client is told less than the log must hold."""
+    return isinstance(error, Internal) or error.message == UNREACHABLE

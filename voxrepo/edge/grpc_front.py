@@ -1,0 +1,217 @@
+"""The gRPC door: the Open Inference service and gRPC's own health service."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+from google.protobuf.wrappers_pb2 import Int32Value, StringValue
+from tritonclient.grpc import service_pb2 as pb
+
+from voxrepo.edge import views
+from voxrepo.edge.dataplane import DataPlane
+from voxrepo.edge.engine_client import SERVICE
+from voxrepo.edge.grpc_stream import serve_stream
+from voxrepo.edge.statuses import grpc_status, masking
+from voxrepo.edge.wire import serialize_response
+from voxrepo.metrics.accounting import Accountant
+from voxrepo_contract.errors import InvalidArgument, PermissionDenied, VoxrepoError
+
+HEALTH_SERVICE = "grpc.health.v1.Health"
+PROTOCOL = "grpc"
+
+_REFUSED = (
+    "RepositoryModelLoad",
+    "RepositoryModelUnload",
+    "SystemSharedMemoryStatus",
+    "SystemSharedMemoryRegister",
+    "SystemSharedMemoryUnregister",
+    "CudaSharedMemoryStatus",
+    "CudaSharedMemoryRegister",
+    "CudaSharedMemoryUnregister",
+)
+_SERVING, _NOT_SERVING = 1, 2
+_UNLIMITED = -1
+
+Handler = Callable[[Any, Any], Awaitable[Any]]
+Call = Callable[[bytes, Any], Awaitable[bytes]]
+
+
+def parsed(kind: Any, raw: bytes) -> Any:
+    """Parse a request message.
+
+    Raises:
+        InvalidArgument: the bytes are no such message.
+    """
+    try:
+        return kind.FromString(raw)
+    except DecodeError as error:
+        raise InvalidArgument(f"the message is not a valid {kind.DESCRIPTOR.name}") from error
+
+
+def control_refused(method: str) -> PermissionDenied:
+    """The answer to calls that would change the server."""
+    return PermissionDenied(f"{method} is not available to clients; models are managed with the voxrepo command")
+
+
+def _unary(method: str, kind: Any, handler: Handler) -> grpc.RpcMethodHandler:
+    """A handler of raw bytes that answers our errors as statuses."""
+
+    async def call(raw: bytes, context: Any) -> bytes:
+        try:
+            with masking(method):
+                answer = await handler(parsed(kind, raw), context)
+                return bytes(answer.SerializeToString())
+        except VoxrepoError as error:
+            return await _abort(context, error)
+
+    return grpc.unary_unary_rpc_method_handler(call)
+
+
+async def _abort(context: Any, error: VoxrepoError) -> bytes:
+    code, text = grpc_status(error)
+    await context.abort(code, text)
+    raise AssertionError("abort returns never")
+
+
+class GrpcFront:
+    """The gRPC services over a data plane.
+
+    Args:
+        plane: the server behind.
+        accountant: counts the inferences.
+        max_message_bytes: largest message accepted.
+    """
+
+    def __init__(self, plane: DataPlane, accountant: Accountant, max_message_bytes: int) -> None:
+        self._plane = plane
+        self._accountant = accountant
+        self._server = grpc.aio.server(
+            options=(
+                ("grpc.max_receive_message_length", max_message_bytes),
+                ("grpc.max_send_message_length", _UNLIMITED),
+                # without this a second server could take half of the connections of the first, unnoticed
+                ("grpc.so_reuseport", 0),
+            )
+        )
+        self._server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(SERVICE, self._methods()),
+                grpc.method_handlers_generic_handler(
+                    HEALTH_SERVICE, {"Check": grpc.unary_unary_rpc_method_handler(self._health_check)}
+                ),
+            )
+        )
+
+    def _methods(self) -> dict[str, grpc.RpcMethodHandler]:
+        served: dict[str, tuple[Any, Handler]] = {
+            "ServerLive": (pb.ServerLiveRequest, self._server_live),
+            "ServerReady": (pb.ServerReadyRequest, self._server_ready),
+            "ServerMetadata": (pb.ServerMetadataRequest, self._server_metadata),
+            "ModelReady": (pb.ModelReadyRequest, self._model_ready),
+            "ModelMetadata": (pb.ModelMetadataRequest, self._model_metadata),
+            "ModelConfig": (pb.ModelConfigRequest, self._model_config),
+            "ModelStatistics": (pb.ModelStatisticsRequest, self._model_statistics),
+            "RepositoryIndex": (pb.RepositoryIndexRequest, self._repository_index),
+            "TraceSetting": (pb.TraceSettingRequest, self._trace_setting),
+            "LogSettings": (pb.LogSettingsRequest, self._log_settings),
+        }
+        methods = {method: _unary(method, kind, handler) for method, (kind, handler) in served.items()}
+        for method in _REFUSED:
+            methods[method] = grpc.unary_unary_rpc_method_handler(self._refusing(method))
+        methods["ModelInfer"] = grpc.unary_unary_rpc_method_handler(self._model_infer)
+        methods["ModelStreamInfer"] = grpc.stream_stream_rpc_method_handler(self._model_stream_infer)
+        return methods
+
+    # ---- life cycle
+
+    def listen(self, host: str, port: int) -> int:
+        """Bind the port, to be called before :meth:`start`.
+
+        Returns:
+            the port, which differs from the argument if that is 0.
+        """
+        shown_host = f"[{host}]" if ":" in host else host
+        return int(self._server.add_insecure_port(f"{shown_host}:{port}"))
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        await self._server.start()
+
+    async def stop(self, grace_s: float) -> None:
+        """Refuse new calls at once, wait up to ``grace_s`` for running ones, then cancel them."""
+        await self._server.stop(grace_s)
+
+    # ---- inference
+
+    async def _model_infer(self, raw: bytes, context: Any) -> bytes:
+        try:
+            with self._accountant.request("", PROTOCOL) as record:
+                record.limit(context.time_remaining())
+                request = parsed(pb.ModelInferRequest, raw)
+                record.model = request.model_name
+                return serialize_response(await self._plane.infer(request, record))
+        except VoxrepoError as error:
+            return await _abort(context, error)
+
+    async def _model_stream_infer(self, _requests: Any, context: Any) -> None:
+        await serve_stream(context, self._plane, self._accountant)
+
+    # ---- everything else
+
+    async def _server_live(self, _request: Any, _context: Any) -> Any:
+        return pb.ServerLiveResponse(live=True)
+
+    async def _server_ready(self, _request: Any, context: Any) -> Any:
+        return pb.ServerReadyResponse(ready=await self._plane.ready(context.time_remaining()))
+
+    async def _server_metadata(self, _request: Any, _context: Any) -> Any:
+        return views.server_metadata()
+
+    async def _model_ready(self, request: Any, context: Any) -> Any:
+        ready = await self._plane.model_ready(request.name, request.version, context.time_remaining())
+        return pb.ModelReadyResponse(ready=ready)
+
+    async def _model_metadata(self, request: Any, context: Any) -> Any:
+        return await self._plane.metadata(request.name, request.version, context.time_remaining())
+
+    async def _model_config(self, request: Any, context: Any) -> Any:
+        return await self._plane.config(request.name, request.version, context.time_remaining())
+
+    async def _model_statistics(self, request: Any, context: Any) -> Any:
+        return await self._plane.statistics(request.name, request.version, context.time_remaining())
+
+    async def _repository_index(self, request: Any, context: Any) -> Any:
+        return await self._plane.index(request.ready, context.time_remaining())
+
+    async def _trace_setting(self, request: Any, context: Any) -> Any:
+        if request.settings:
+            raise control_refused("TraceSetting with settings")
+        return await self._plane.trace_settings(request.model_name, context.time_remaining())
+
+    async def _log_settings(self, request: Any, context: Any) -> Any:
+        if request.settings:
+            raise control_refused("LogSettings with settings")
+        return await self._plane.log_settings(context.time_remaining())
+
+    @staticmethod
+    def _refusing(method: str) -> Call:
+        async def refuse(_raw: bytes, context: Any) -> bytes:
+            return await _abort(context, control_refused(method))
+
+        return refuse
+
+    async def _health_check(self, raw: bytes, context: Any) -> bytes:
+        # HealthCheckRequest is one string, HealthCheckResponse one enum, both field 1: on the wire the same as
+        # protobuf's wrapper types, which saves a dependency
+        try:
+            service = parsed(StringValue, raw).value
+        except InvalidArgument as error:
+            return await _abort(context, error)
+        if service not in ("", SERVICE):
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"unknown service; known: {SERVICE}")
+        ready = await self._plane.ready(context.time_remaining())
+        return bytes(Int32Value(value=_SERVING if ready else _NOT_SERVING).SerializeToString())

@@ -1,0 +1,77 @@
+"""Every HTTP error answer is ``{"error": "..."}``, whoever raised it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import http_exceptions, web
+
+from voxrepo.edge import jsonbody
+from voxrepo.edge.statuses import masking
+from voxrepo_contract.errors import DeadlineExceeded, InvalidArgument, Unavailable, VoxrepoError
+
+RETRY_AFTER_S = 1
+MAX_BODY_BYTES: web.AppKey[int] = web.AppKey("max_body_bytes", int)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def error_response(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
+    """An error answer."""
+    return web.Response(
+        status=status, body=jsonbody.dump({"error": text}), headers=headers, content_type="application/json"
+    )
+
+
+def response_of(error: VoxrepoError) -> web.Response:
+    """The answer to one of our errors."""
+    headers = None
+    if isinstance(error, Unavailable) and not isinstance(error, DeadlineExceeded):
+        headers = {"Retry-After": str(RETRY_AFTER_S)}
+    return error_response(error.http_status, error.message, headers)
+
+
+def _response_of_aiohttp(error: web.HTTPException, request: web.Request) -> web.Response:
+    path = request.path[:200]
+    if isinstance(error, web.HTTPNotFound):
+        return error_response(404, f"there is nothing at {path}")
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(error.allowed_methods))
+        return error_response(405, f"{path} takes {allowed}, not {request.method[:32]}", {"Allow": allowed})
+    return error_response(error.status, error.reason)
+
+
+class BodyTooLarge(InvalidArgument):
+    """The body exceeds the limit."""
+
+    http_status = 413
+
+
+async def read_body(request: web.Request) -> bytes:
+    """The whole body, decompressed.
+
+    Raises:
+        BodyTooLarge: it exceeds the application's limit, once decompressed.
+        InvalidArgument: it cannot be decompressed, or its framing is broken.
+    """
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise BodyTooLarge(f"the body exceeds the limit of {request.app[MAX_BODY_BYTES]} bytes") from error
+    except (http_exceptions.HttpProcessingError, web.RequestPayloadError) as error:
+        coding = request.headers.get("Content-Encoding", "")
+        what = f"the body cannot be decoded as {coding[:32]!r}" if coding else "the body is cut off or malformed"
+        raise InvalidArgument(what) from error
+
+
+@web.middleware
+async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Middleware that turns all errors into JSON answers."""
+    try:
+        with masking(f"{request.method[:32]} {request.path[:200]}"):
+            try:
+                return await handler(request)
+            except web.HTTPException as error:
+                return _response_of_aiohttp(error, request)
+    except VoxrepoError as error:
+        return response_of(error)

@@ -1,0 +1,46 @@
+"""Ports: bound or refused in one sentence."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from voxrepo_contract.errors import VoxrepoError
+
+
+class CannotListen(VoxrepoError):
+    """A port cannot be bound."""
+
+
+def check_port(host: str, port: int, flag: str) -> None:
+    """Try to bind a port and let it go again.
+
+    gRPC reports no reason when it cannot bind, and writes to standard error; hence the reason is found beforehand.
+
+    Args:
+        host: address or name.
+        port: port; 0 is not tried.
+        flag: option that sets the port, for the message.
+
+    Raises:
+        CannotListen: with address, port, reason and flag.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise CannotListen(f"cannot listen on {host!r}: {error.strerror}; choose another --host") from error
+    family, kind, protocol, _, address = found[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+            if port:
+                probe.listen(1)
+        except OSError as error:
+            raise cannot_listen(host, port, flag, error) from error
+
+
+def cannot_listen(host: str, port: int, flag: str, error: OSError) -> CannotListen:
+    """The error for a failed bind."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return CannotListen(f"cannot listen on {host} port {port}: {reason}; free it or choose another with {flag}")

@@ -1,0 +1,90 @@
+"""Command line of the edge process. The supervisor is its only caller; users meet ``voxrepo serve``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from voxrepo.edge.engine_client import MAX_CALLS
+
+DEFAULT_MAX_BODY_BYTES = 64 * 1024 * 1024
+"""As Triton's own default for HTTP bodies."""
+
+
+@dataclass(frozen=True)
+class EdgeOptions:
+    """Settings of one edge process.
+
+    Attributes:
+        engine: gRPC target of the engine.
+        table: file with the table of voices.
+        host: address to listen on.
+        http_port: port of the HTTP door, 0 for any free one.
+        grpc_port: port of the gRPC door, 0 for any free one.
+        metrics_port: port of the metrics page, 0 for any free one.
+        engine_metrics_url: the engine's metrics page.
+        drain_timeout_s: how long a stop waits for requests and engine calls.
+        ready_file: written once all ports listen.
+        max_body_bytes: largest request, after decompression.
+        max_engine_calls: inference calls at a time of models to which the table gives no number.
+        log_text: log the texts that are spoken.
+    """
+
+    engine: str
+    table: Path
+    host: str = "127.0.0.1"
+    http_port: int = 8000
+    grpc_port: int = 8001
+    metrics_port: int = 8002
+    engine_metrics_url: str | None = None
+    drain_timeout_s: float = 30.0
+    ready_file: Path | None = None
+    max_body_bytes: int = DEFAULT_MAX_BODY_BYTES
+    max_engine_calls: int = MAX_CALLS
+    log_text: bool = False
+
+
+def _port(value: str) -> int:
+    port = int(value)
+    if not 0 <= port <= 65535:
+        raise ValueError(value)
+    return port
+
+
+def _positive(value: str) -> int:
+    number = int(value)
+    if number < 1:
+        raise ValueError(value)
+    return number
+
+
+def _seconds(value: str) -> float:
+    seconds = float(value)
+    if not 0 <= seconds < 1e6:
+        raise ValueError(value)
+    return seconds
+
+
+_port.__name__ = "port (0 to 65535)"
+_positive.__name__ = "positive whole number"
+_seconds.__name__ = "number of seconds"
+
+
+def parse_options(arguments: Sequence[str]) -> EdgeOptions:
+    """Options from command line arguments; exits with status 2 and a sentence on wrong ones."""
+    parser = argparse.ArgumentParser(prog="python -m voxrepo.edge", description=__doc__)
+    parser.add_argument("--engine", required=True, metavar="TARGET")
+    parser.add_argument("--table", required=True, type=Path, metavar="FILE")
+    parser.add_argument("--host", default=EdgeOptions.host)
+    parser.add_argument("--http-port", type=_port, default=EdgeOptions.http_port)
+    parser.add_argument("--grpc-port", type=_port, default=EdgeOptions.grpc_port)
+    parser.add_argument("--metrics-port", type=_port, default=EdgeOptions.metrics_port)
+    parser.add_argument("--engine-metrics-url", metavar="URL")
+    parser.add_argument("--drain-timeout-s", type=_seconds, default=EdgeOptions.drain_timeout_s)
+    parser.add_argument("--ready-file", type=Path, metavar="FILE")
+    parser.add_argument("--max-body-bytes", type=_positive, default=EdgeOptions.max_body_bytes)
+    parser.add_argument("--max-engine-calls", type=_positive, default=EdgeOptions.max_engine_calls)
+    parser.add_argument("--log-text", action="store_true")
+    return EdgeOptions(**vars(parser.parse_args(arguments)))

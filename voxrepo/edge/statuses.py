@@ -1,0 +1,44 @@
+"""Errors that are not inferences' own, and the gRPC codes of all errors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from voxrepo.metrics.accounting import masked_text, new_request_id
+from voxrepo_contract.errors import Internal, VoxrepoError
+
+log = logging.getLogger(__name__)
+
+MAX_ASCII_CHARS = 4000
+MAX_OTHER_CHARS = 800
+"""gRPC carries error texts percent-encoded in a header, and clients refuse headers above 8 KiB."""
+
+
+def grpc_status(error: VoxrepoError) -> tuple[grpc.StatusCode, str]:
+    """Status code and details to answer."""
+    text = error.message
+    limit = MAX_ASCII_CHARS if text.isascii() else MAX_OTHER_CHARS
+    if len(text) > limit:
+        text = text[: limit - 3] + "..."
+    return grpc.StatusCode[error.grpc_code], text
+
+
+@contextmanager
+def masking(what: str) -> Iterator[None]:
+    """Log what is not a :class:`VoxrepoError` and raise a masked one in its place.
+
+    Raises:
+        VoxrepoError: from the block, or :class:`Internal`.
+    """
+    try:
+        yield
+    except VoxrepoError:
+        raise
+    except Exception as error:
+        request_id = new_request_id()
+        log.exception("request %s (%s) failed", request_id, what)
+        raise Internal(masked_text(request_id)) from error

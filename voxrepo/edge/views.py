@@ -1,0 +1,110 @@
+"""Pure: how models look to clients, and protobuf messages as plain JSON values."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from importlib import metadata
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from tritonclient.grpc import service_pb2 as pb
+
+from voxrepo.edge.table import Problem, VoiceEntry
+from voxrepo_contract.tensors import TEXT
+
+SERVER_NAME = "voxrepo"
+EXTENSIONS = ("binary_tensor_data", "generate", "model_configuration", "parameters", "statistics")
+"""Protocol extensions that this server offers; others are refused, so they are not announced."""
+
+
+def server_version() -> str:
+    """Version of the installed package."""
+    return metadata.version("voxrepo")
+
+
+def server_metadata() -> Any:
+    """``ServerMetadataResponse`` of this server, not of the engine behind it."""
+    return pb.ServerMetadataResponse(name=SERVER_NAME, version=server_version(), extensions=EXTENSIONS)
+
+
+def describe_voice(response: Any, voice: VoiceEntry) -> None:
+    """Turn the engine's ``ModelConfigResponse`` of an ensemble into what clients of the voice may rely on.
+
+    The engine needs every input; the edge fills in all but the text, so clients see the others as optional. The
+    voice's properties are added as ``voxrepo.*`` parameters.
+    """
+    for tensor in response.config.input:
+        tensor.optional = tensor.name != TEXT.name
+    properties = {
+        "language": voice.language,
+        "sample_rate_hz": str(voice.sample_rate_hz),
+        "speakers": json.dumps(voice.speakers, ensure_ascii=False),
+        "max_text_chars": str(voice.max_text_chars),
+        "versions": json.dumps(voice.versions),
+    }
+    for name, value in properties.items():
+        response.config.parameters[f"voxrepo.{name}"].string_value = value
+
+
+def add_problems(index: Any, problems: Iterable[Problem]) -> None:
+    """Enter models that were refused before the engine saw them into its ``RepositoryIndexResponse``."""
+    for problem in problems:
+        version = "" if problem.version is None else str(problem.version)
+        for entry in index.models:
+            # an older version of the same model may well be served: only the refused one is marked
+            if entry.name == problem.model and entry.version in (version, "") and entry.state != "READY":
+                break
+        else:
+            entry = index.models.add()
+        entry.name, entry.version = problem.model, version
+        entry.state, entry.reason = "UNAVAILABLE", problem.reason
+
+
+def plain(message: Any) -> dict[str, Any]:
+    """A protobuf message as JSON values the way Triton's HTTP front writes them.
+
+    Field names as in the protocol, defaults included, 64-bit integers as numbers, enums by name, bytes in base64.
+    Message fields and members of a ``oneof`` that are not set are left out.
+    """
+    result: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if _is_map(field):
+            value_field = field.message_type.fields_by_name["value"]
+            result[field.name] = {str(key): _plain_value(value_field, item) for key, item in value.items()}
+        elif field.is_repeated:
+            result[field.name] = [_plain_value(field, item) for item in value]
+        elif not field.has_presence or message.HasField(field.name):
+            result[field.name] = _plain_value(field, value)
+    return result
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    kind = field.message_type
+    return kind is not None and bool(kind.GetOptions().map_entry)
+
+
+def _plain_value(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None:
+        return plain(value)
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return value if known is None else known.name
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return value
+
+
+def plain_settings(response: Any) -> dict[str, Any]:
+    """``TraceSettingResponse`` or ``LogSettingsResponse`` as Triton's HTTP front writes it."""
+    settings: dict[str, Any] = {}
+    for name in sorted(response.settings):
+        value = response.settings[name]
+        if hasattr(value, "WhichOneof") and value.DESCRIPTOR.oneofs:
+            settings[name] = getattr(value, value.WhichOneof("parameter_choice"))
+        else:
+            values = list(value.value)
+            settings[name] = values if name == "trace_level" or len(values) != 1 else values[0]
+    return settings

@@ -1,0 +1,127 @@
+"""Control calls to the engine: load, unload, index, readiness and probe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+import grpc
+import numpy as np
+import numpy.typing as npt
+import tritonclient.grpc as triton
+from tritonclient.utils import InferenceServerException
+
+from voxrepo.repository.voice import VoiceSpec
+from voxrepo_contract.errors import Internal, NotFound, Unavailable
+
+LOAD_TIMEOUT_S = 180.0
+PROBE_TIMEOUT_S = 60.0
+PROBE_MIN_PEAK = 0.01
+"""-40 dBFS; spoken words peak far above it."""
+
+
+class EngineControl:
+    """A control connection to the engine.
+
+    Only calls that are safe to give up carry a time limit: the engine dies of cancelled inferences, not of
+    cancelled loads.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._client = triton.InferenceServerClient(target)
+
+    def __enter__(self) -> EngineControl:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def is_live(self) -> bool:
+        """Whether the engine answers at all."""
+        try:
+            return bool(self._client.is_server_live(client_timeout=5.0))
+        except (InferenceServerException, grpc.RpcError):
+            return False
+
+    def wait_live(self, timeout_s: float, still_running: Callable[[], bool]) -> None:
+        """Wait until the engine answers.
+
+        Raises:
+            Unavailable: it exited, or did not answer in time.
+        """
+        end = time.monotonic() + timeout_s
+        while not self.is_live():
+            if not still_running():
+                raise Unavailable("the engine exited during start-up; its log says why")
+            if time.monotonic() > end:
+                raise Unavailable(f"the engine did not answer within {timeout_s:g} s; its log says why")
+            time.sleep(0.05)
+
+    def load(self, model: str) -> None:
+        """Load a model and make sure that it is ready: the engine answers 200 to a load that did nothing.
+
+        Raises:
+            Unavailable: it did not load; the text is the engine's reason.
+        """
+        try:
+            self._client.load_model(model, client_timeout=LOAD_TIMEOUT_S)
+            ready = self._client.is_model_ready(model, client_timeout=5.0)
+        except InferenceServerException as error:
+            raise Unavailable(_reason(error, model)) from error
+        if not ready:
+            raise Unavailable(f"{model} was loaded and is not ready; the engine's log says why")
+
+    def unload(self, model: str) -> None:
+        """Ask for a model to be unloaded; returns before that is done."""
+        try:
+            self._client.unload_model(model, client_timeout=LOAD_TIMEOUT_S)
+        except InferenceServerException as error:
+            raise NotFound(_reason(error, model)) from error
+
+    def probe_voice(self, spec: VoiceSpec) -> npt.NDArray[np.int16]:
+        """Let a voice speak its probe text and check that speech comes back.
+
+        Returns:
+            INT16 [N] audio.
+
+        Raises:
+            Unavailable: the call failed.
+            Internal: the audio is silent or its sample rate is not the voice's.
+        """
+        inputs = []
+        for name, value, dtype in (
+            ("text", np.array([[spec.probe_text.encode()]], np.object_), "BYTES"),
+            ("speed", np.array([[1.0]], np.float32), "FP32"),
+            ("speaker", np.array([[b""]], np.object_), "BYTES"),
+            ("seed", np.array([[0]], np.int64), "INT64"),
+        ):
+            tensor = triton.InferInput(name, list(value.shape), dtype)
+            tensor.set_data_from_numpy(value)
+            inputs.append(tensor)
+        answers: list[tuple[object, InferenceServerException | None]] = []
+        # never cancelled: on expiry the call is left to finish
+        self._client.async_infer(spec.voice, inputs, lambda result, error: answers.append((result, error)))
+        end = time.monotonic() + PROBE_TIMEOUT_S
+        while not answers:
+            if time.monotonic() > end:
+                raise Unavailable(f"{spec.voice}: no answer to the probe text within {PROBE_TIMEOUT_S:g} s")
+            time.sleep(0.005)
+        result, error = answers[0]
+        if error is not None or not isinstance(result, triton.InferResult):
+            raise Unavailable(f"{spec.voice}: the probe text failed: {error}")
+        audio: npt.NDArray[np.int16] = result.as_numpy("audio").reshape(-1)
+        rate = int(result.as_numpy("sample_rate").reshape(-1)[0])
+        peak = float(np.abs(audio.astype(np.float32)).max(initial=0)) / 32767
+        if rate != spec.sample_rate_hz:
+            raise Internal(f"{spec.voice}: the audio has {rate} Hz, voice.yaml says {spec.sample_rate_hz}")
+        if peak < PROBE_MIN_PEAK:
+            raise Internal(f"{spec.voice}: the probe text came back silent (peak {peak:.4f} of full scale)")
+        return audio
+
+
+def _reason(error: InferenceServerException, model: str) -> str:
+    text = str(error.message()).strip()
+    return text.removeprefix(f"load failed for model '{model}': ").removesuffix(";").strip()

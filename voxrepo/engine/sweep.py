@@ -1,0 +1,66 @@
+"""Removing what a killed server left behind: processes, shared memory, folders.
+
+A tritonserver that dies by signal can leave stubs that never notice, and shared memory that nobody unlinks. Both
+carry the server's own prefix, so they can be told from those of other servers on the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Set
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from voxrepo.engine.workspace import Workspace
+
+SHM_FOLDER = Path("/dev/shm")  # noqa: S108  where Linux keeps POSIX shared memory
+
+
+@dataclass
+class Swept:
+    """What was found and removed."""
+
+    processes: list[int] = field(default_factory=list)
+    shm_regions: list[str] = field(default_factory=list)
+
+
+def leftover_processes(workspace: Workspace, spare: Set[int] = frozenset()) -> list[psutil.Process]:
+    """Processes of this user that run from the workspace or use its shared memory."""
+    marks = (str(workspace.path) + "/", workspace.shm_prefix)
+    own = psutil.Process()
+    spared = {own.pid, *(parent.pid for parent in own.parents()), *spare}
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid not in spared and process.uids().real == own.uids().real:
+                words = process.cmdline()
+                if any(mark in word for word in words for mark in marks):
+                    found.append(process)
+    return found
+
+
+def sweep(workspace: Workspace, spare: Set[int] = frozenset()) -> Swept:
+    """Kill leftover processes and remove shared memory and the folder.
+
+    Only to be called while holding the server's lock, when no engine of this server may be running.
+
+    Args:
+        workspace: of the server.
+        spare: processes that may live on.
+    """
+    swept = Swept()
+    processes = leftover_processes(workspace, spare)
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+            swept.processes.append(process.pid)
+    psutil.wait_procs(processes, timeout=5)
+    if SHM_FOLDER.is_dir():
+        for region in SHM_FOLDER.glob(f"{workspace.shm_prefix}*"):
+            with contextlib.suppress(OSError):
+                region.unlink()
+                swept.shm_regions.append(region.name)
+    workspace.remove()
+    return swept

@@ -1,0 +1,87 @@
+"""Importing a Piper voice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from voxrepo.importers.piper_config import language_tag, read_config
+from voxrepo.importers.requirements import require_onnx
+from voxrepo_contract.errors import ConfigError
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class PiperImport:
+    """What an import made, as far as ``voice.yaml`` and the caller need it.
+
+    Attributes:
+        language: BCP 47 tag.
+        speakers: names in the order of their ids.
+        default_speaker: the speaker that Piper uses when none is given.
+        sample_rate_hz: of the audio.
+        channels: C of the features between acoustic and vocoder.
+        hop_length_samples: samples per frame.
+        feature_kind: ``vits_latent`` or ``vits_hidden``.
+        window_frames: frames per call of the generator.
+        overlap_frames: receptive field of the generator to each side.
+        proof: figures of the proof, as in ``quality.proof`` of the stages.
+        loudness: peak and level over the proof, as in ``quality.loudness`` of the vocoder.
+        notes: sentences that whoever imports the voice should read.
+    """
+
+    language: str
+    speakers: tuple[str, ...]
+    default_speaker: str
+    sample_rate_hz: int
+    channels: int
+    hop_length_samples: int
+    feature_kind: str
+    window_frames: int
+    overlap_frames: int
+    proof: dict[str, Any]
+    loudness: dict[str, float]
+    notes: tuple[str, ...]
+
+
+def import_piper(
+    onnx_file: Path,
+    config_file: Path,
+    out: Path,
+    *,
+    language: str | None = None,
+    licence: str | None = None,
+    progress: Callable[[str, float], None] = lambda _message, _share: None,
+) -> PiperImport:
+    """Cut a Piper voice into the stages of a voxrepo voice, and prove the cut.
+
+    Writes the version directories ``text_frontend``, ``acoustic`` and ``vocoder`` into ``out``. The same input gives
+    the same bytes. ``out`` should be a temporary folder that is moved into place afterwards: after an error it may
+    hold a part.
+
+    Args:
+        onnx_file: the voice's graph.
+        config_file: the ``.onnx.json`` beside it.
+        out: folder for the stages; made if it is not there.
+        language: BCP 47 tag, for a configuration without one or to overrule it.
+        licence: text about the voice's licence to keep in ``provenance``.
+        progress: is told a sentence and the share done, 0 to 1.
+
+    Raises:
+        ConfigError: a file is missing or wrong, or the extra ``convert`` is not installed.
+        ConversionRefused: the graph cannot be cut, or its cut cannot be proved to be exact.
+        AlreadyExists: ``out`` holds one of the stages already.
+    """
+    require_onnx()
+    # onnx is optional: what needs it is imported only once it is known to be there
+    from voxrepo.importers.piper_stages import build_stages
+
+    config = read_config(config_file)
+    tag = language_tag(config, language, config_file)
+    try:
+        return build_stages(onnx_file, config_file, config, out, language=tag, licence=licence, progress=progress)
+    except OSError as error:
+        raise ConfigError(f"cannot write the stages: {error.strerror or error}", file=error.filename or out) from error

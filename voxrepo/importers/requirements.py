@@ -1,0 +1,27 @@
+"""The optional packages that importers need, checked when an importer is called."""
+
+from __future__ import annotations
+
+import importlib
+
+from voxrepo_contract.errors import ConfigError
+
+EXTRA = "convert"
+
+
+def require_onnx() -> None:
+    """Check that ``onnx`` can be imported.
+
+    Raises:
+        ConfigError: naming the extra to install, or why an installed ``onnx`` does not import.
+    """
+    advice = f"install the optional extra {EXTRA!r}: pip install 'voxrepo[{EXTRA}]'"
+    try:
+        importlib.import_module("onnx")
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"importing a voice needs the package {error.name or 'onnx'!r}; {advice}") from error
+    except Exception as error:
+        # an onnx beside an ml_dtypes too old for it raises AttributeError while it is imported
+        raise ConfigError(
+            f"the package 'onnx' is installed but does not import ({type(error).__name__}: {error}); {advice}"
+        ) from error

@@ -1,0 +1,1 @@
+"""The model repository on disk: reading, checking and rendering it."""

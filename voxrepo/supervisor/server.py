@@ -1,0 +1,355 @@
+"""``voxrepo serve``: start-up, watch, shut-down.
+
+Order matters. The edge starts first, since a port that is taken should be said before anything is loaded; it answers
+"not ready" until the engine has loaded and each voice has spoken its probe. At the end the edge goes first, so that
+no request meets an engine that is already stopping.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from voxrepo.edge.table import write_table
+from voxrepo.engine.binary import find_engine
+from voxrepo.engine.command import RemoteControl, engine_command, engine_environment
+from voxrepo.engine.control import EngineControl
+from voxrepo.engine.sweep import sweep
+from voxrepo.engine.workspace import Workspace
+from voxrepo.repository.check import Inventory, Problem, take_inventory
+from voxrepo.repository.layout import Layout
+from voxrepo.repository.publish import publish_configs, usable_cores
+from voxrepo.supervisor.child import Backoff, Child
+from voxrepo.supervisor.loader import edge_table, initial_statuses, load_everything
+from voxrepo.supervisor.state import ModelStatus, Phase, ServerState, StateFolder, remove_quietly
+from voxrepo_contract.errors import ConfigError, Unavailable, VoxrepoError
+
+log = logging.getLogger(__name__)
+
+ENGINE_START_TIMEOUT_S = 60.0
+EDGE_START_TIMEOUT_S = 30.0
+ENGINE_EXIT_MARGIN_S = 5.0
+WATCH_INTERVAL_S = 0.2
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What ``voxrepo serve`` was asked for.
+
+    Attributes:
+        layout: root and state folder.
+        host: address the edge listens on.
+        http_port: Open Inference HTTP; 0 takes any free port, likewise below.
+        grpc_port: Open Inference gRPC.
+        metrics_port: Prometheus.
+        engine: tritonserver to use instead of the wheel's.
+        drain_timeout_s: time for requests in flight at shut-down.
+        callables: open the engine's HTTP door on loopback for PyTriton's ``RemoteTriton``.
+        log_text: write the texts of requests to the edge's log.
+    """
+
+    layout: Layout
+    host: str = "127.0.0.1"
+    http_port: int = 8000
+    grpc_port: int = 8001
+    metrics_port: int = 8002
+    engine: Path | None = None
+    drain_timeout_s: float = 30.0
+    callables: bool = False
+    log_text: bool = False
+
+
+class Server:
+    """One server: a supervisor with its engine and edge. Runs in the main thread.
+
+    Args:
+        options: what was asked for.
+        on_change: told about every change of state, for whoever watches.
+    """
+
+    def __init__(self, options: ServeOptions, on_change: Callable[[ServerState], None] = lambda state: None) -> None:
+        self._options = options
+        self._on_change = on_change
+        self._folder = StateFolder(options.layout)
+        self._workspace = Workspace.of(options.layout)
+        self._inventory = Inventory()
+        self._engine: Child | None = None
+        self._edge: Child | None = None
+        self._engine_backoff = Backoff()
+        self._edge_backoff = Backoff()
+        self._generation = 0
+        self._stop_signals = 0
+        self._edge_ports: tuple[int, int, int] = (options.http_port, options.grpc_port, options.metrics_port)
+        self._engine_metrics_port = _free_port()
+        self._remote: RemoteControl | None = None
+        self.state = ServerState(pid=os.getpid(), started_at=psutil.Process().create_time(), phase="starting")
+
+    def run(self) -> int:
+        """Serve until a signal comes.
+
+        Returns:
+            exit code: 0 after an orderly end, 1 if requests had to be cut off.
+
+        Raises:
+            VoxrepoError: the server could not start; everything started so far has been stopped.
+        """
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        self._binary = find_engine(self._options.engine)
+        self._folder.acquire()
+        try:
+            self._startup()
+            self._watch()
+        finally:
+            clean = self._shutdown()
+        return 0 if clean else 1
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stop_signals += 1
+        if self._stop_signals > 1:
+            # asked twice: do not wait for requests in flight
+            for child in (self._edge, self._engine):
+                if child is not None:
+                    child.kill()
+
+    # start-up
+
+    def _startup(self) -> None:
+        swept = sweep(self._workspace)
+        if swept.processes or swept.shm_regions:
+            log.warning(
+                "the last run of this server was killed; removed %d processes and %d shared memory regions it left",
+                len(swept.processes),
+                len(swept.shm_regions),
+            )
+        self._update(
+            phase="starting",
+            log_folder=str(self._folder.logs),
+            engine=self._binary.source,
+        )
+        self._check_repository()
+        if self._options.callables:
+            self._remote = RemoteControl(_free_port(), secrets.token_urlsafe(24))
+            self._write_token(self._remote.token)
+            self._update(
+                callables_url=f"http://127.0.0.1:{self._remote.port}",
+                callables_token_file=str(self._folder.token_file),
+            )
+        self._publish()
+        self._start_edge()
+        try:
+            self._start_engine()
+        except VoxrepoError:
+            if not self._stop_signals:  # stopped while starting: not a failure
+                raise
+
+    def _check_repository(self) -> None:
+        layout = self._options.layout
+        inventory = take_inventory(layout, lambda name: log.info("checking %s", name))
+        for name, voice in list(inventory.voices.items()):
+            try:
+                for file in publish_configs(layout, voice, usable_cores()):
+                    log.info("rendered %s", file)
+            except ConfigError as error:
+                del inventory.voices[name]
+                inventory.problems.append(Problem(name, None, error.message))
+        for problem in inventory.problems:
+            log.error("%s is not served: %s", problem.model, problem.reason)
+        if not (inventory.voices or inventory.models or inventory.problems or self._options.callables):
+            raise ConfigError(
+                f"nothing to serve in {layout.root}: neither ensembles/<voice>/voice.yaml nor "
+                "model_repository/<model>; import a voice with `voxrepo voice import piper --name en-joe`, "
+                "or name another folder with --root"
+            )
+        self._inventory = inventory
+        self.state.models = list(initial_statuses(inventory).values())
+
+    def _write_token(self, token: str) -> None:
+        remove_quietly(self._folder.token_file)
+        handle = os.open(self._folder.token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="ascii") as stream:
+            stream.write(token)
+
+    def _start_edge(self) -> None:
+        remove_quietly(self._folder.ready_file)
+        http_port, grpc_port, metrics_port = self._edge_ports
+        command = [
+            *(sys.executable, "-m", "voxrepo.edge"),
+            *("--engine", self._workspace.grpc_target),
+            *("--table", str(self._folder.table_file)),
+            *("--host", self._options.host),
+            *("--http-port", str(http_port)),
+            *("--grpc-port", str(grpc_port)),
+            *("--metrics-port", str(metrics_port)),
+            *("--engine-metrics-url", f"http://127.0.0.1:{self._engine_metrics_port}/metrics"),
+            *("--drain-timeout-s", str(self._options.drain_timeout_s)),
+            *("--ready-file", str(self._folder.ready_file)),
+        ]
+        if self._options.log_text:
+            command.append("--log-text")
+        self._edge = Child("edge", command, self._folder.logs / "edge.log")
+        end = time.monotonic() + EDGE_START_TIMEOUT_S
+        while not (ports := self._edge_facts()):
+            if not self._edge.is_running():
+                raise ConfigError(self._edge.last_words() or "the edge ended at once; see logs/edge.log")
+            if time.monotonic() > end:
+                raise Unavailable(f"the edge did not listen within {EDGE_START_TIMEOUT_S:g} s")
+            time.sleep(0.02)
+        # a restarted edge must come back on the ports that clients know
+        self._edge_ports = (ports["http_port"], ports["grpc_port"], ports["metrics_port"])
+        host = "localhost" if self._options.host in {"127.0.0.1", "0.0.0.0"} else self._options.host  # noqa: S104
+        self._update(
+            edge_pid=self._edge.pid,
+            http_url=f"http://{host}:{ports['http_port']}",
+            grpc_url=f"{host}:{ports['grpc_port']}",
+            metrics_url=f"http://{host}:{ports['metrics_port']}/metrics",
+        )
+
+    def _edge_facts(self) -> dict[str, int]:
+        """Ports of the edge and the generation of its table; empty while it does not listen."""
+        try:
+            facts: dict[str, int] = json.loads(self._folder.ready_file.read_bytes())
+        except (OSError, json.JSONDecodeError):
+            return {}
+        return facts
+
+    def _wait_for_edge(self) -> None:
+        """Wait until the edge goes by the table written last: only then is what it says true."""
+        end = time.monotonic() + EDGE_START_TIMEOUT_S
+        while self._edge_facts().get("generation") != self._generation:
+            if time.monotonic() > end or not self._child_runs_on(self._edge):
+                log.warning("the edge has not taken the new table yet")
+                return
+            time.sleep(0.02)
+
+    def _start_engine(self) -> None:
+        self._update(phase="loading")
+        self._workspace.create(self._options.layout, self._binary)
+        command = engine_command(
+            self._binary,
+            self._workspace,
+            metrics_port=self._engine_metrics_port,
+            exit_timeout_s=max(1, round(self._options.drain_timeout_s)),
+            remote=self._remote,
+        )
+        self._engine = Child(
+            "engine", command, self._folder.logs / "engine.log", engine_environment(self._binary, os.environ)
+        )
+        self._update(engine_pid=self._engine.pid)
+        with EngineControl(self._workspace.grpc_target) as control:
+            control.wait_live(ENGINE_START_TIMEOUT_S, lambda: self._child_runs_on(self._engine))
+        if self._stop_signals:
+            return
+        statuses = load_everything(self._workspace.grpc_target, self._inventory, self._log_status)
+        self.state.models = list(statuses.values())
+        failed = any(status.state == "failed" for status in statuses.values())
+        self._publish(ready=True)
+        self._wait_for_edge()
+        self._update(phase="degraded" if failed else "ready")
+
+    def _child_runs_on(self, child: Child | None) -> bool:
+        return child is not None and child.is_running() and not self._stop_signals
+
+    @staticmethod
+    def _log_status(status: ModelStatus) -> None:
+        if status.state == "failed":
+            log.error("%s %s is not served: %s", status.kind, status.name, status.reason)
+        else:
+            log.info("%s %s is ready", status.kind, status.name)
+
+    # watch
+
+    def _watch(self) -> None:
+        while not self._stop_signals:
+            time.sleep(WATCH_INTERVAL_S)
+            if self._stop_signals:
+                break
+            if self._edge is not None and not self._edge.is_running():
+                self._restart("edge", self._edge, self._edge_backoff, self._start_edge)
+                self.state.edge_restarts += 1
+                self._update()
+            if self._engine is not None and not self._engine.is_running():
+                self.state.models = [
+                    status if status.state == "failed" else status.model_copy(update={"state": "loading"})
+                    for status in self.state.models
+                ]
+                self._publish()
+                self._restart("engine", self._engine, self._engine_backoff, self._start_engine)
+                self.state.engine_restarts += 1
+                self._update()
+
+    def _restart(self, name: str, child: Child, backoff: Backoff, start: Callable[[], None]) -> None:
+        """Start a child again, as often as it takes, until a stop is asked for."""
+        log.error("the %s ended with code %s: %s", name, child.exit_code, child.last_words())
+        while not self._stop_signals:
+            wait_s = backoff.next_wait_s()
+            log.warning("restarting the %s in %.1f s", name, wait_s)
+            end = time.monotonic() + wait_s
+            while time.monotonic() < end and not self._stop_signals:
+                time.sleep(0.05)
+            if self._stop_signals:
+                return
+            if name == "engine":
+                child.kill()
+                # the edge names the engine's socket on its command line and must live on
+                sweep(self._workspace, spare={self._edge.pid} if self._edge else set())
+            try:
+                start()
+                return
+            except VoxrepoError as error:
+                log.error("the %s did not start: %s", name, error)
+
+    # shut-down
+
+    def _shutdown(self) -> bool:
+        self._update(phase="draining")
+        clean = True
+        if self._edge is not None:
+            clean &= self._edge.stop(self._options.drain_timeout_s + ENGINE_EXIT_MARGIN_S)
+        if self._engine is not None:
+            clean &= self._engine.stop(self._options.drain_timeout_s + ENGINE_EXIT_MARGIN_S)
+        sweep(self._workspace)
+        for file in (self._folder.ready_file, self._folder.token_file, self._folder.table_file):
+            remove_quietly(file)
+        self._update(phase="stopped", engine_pid=None, edge_pid=None)
+        self._folder.release()
+        return clean
+
+    # state
+
+    def _publish(self, ready: bool = False) -> None:
+        self._generation += 1
+        table = edge_table(self._generation, self._inventory, self.state.models, ready=ready, cores=usable_cores())
+        try:
+            write_table(self._folder.table_file, table)
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", file=self._folder.table_file) from error
+
+    def _update(self, phase: Phase | None = None, **changes: object) -> None:
+        if phase is not None:
+            changes["phase"] = phase
+        self.state = self.state.model_copy(update=changes)
+        try:
+            self._folder.write(self.state)
+        except OSError as error:
+            # a full disk must not take a serving server down
+            log.error("the state could not be written: %s", error)
+        self._on_change(self.state)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

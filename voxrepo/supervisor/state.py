@@ -1,0 +1,136 @@
+"""The server's state on disk: what ``voxrepo status`` and ``voxrepo stop`` read, and the lock of a root."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Literal
+
+import psutil
+from pydantic import BaseModel, Field, ValidationError
+
+from voxrepo.repository.layout import Layout
+from voxrepo_contract.errors import AlreadyExists, ConfigError
+from voxrepo_contract.yamlfile import write_text_atomically
+
+Phase = Literal["starting", "loading", "ready", "degraded", "draining", "stopped"]
+
+
+class ModelStatus(BaseModel):
+    """One voice or model as the server sees it."""
+
+    name: str
+    kind: Literal["voice", "model"]
+    state: Literal["loading", "ready", "failed"]
+    versions: dict[str, int] = Field(default_factory=dict)
+    reason: str = ""
+
+
+class ServerState(BaseModel):
+    """State of one server. Phase ``degraded``: up, but something that should be served is not."""
+
+    pid: int
+    started_at: float
+    phase: Phase
+    http_url: str = ""
+    grpc_url: str = ""
+    metrics_url: str = ""
+    engine: str = ""
+    engine_pid: int | None = None
+    engine_restarts: int = 0
+    edge_pid: int | None = None
+    edge_restarts: int = 0
+    models: list[ModelStatus] = Field(default_factory=list)
+    callables_url: str = ""
+    callables_token_file: str = ""
+    log_folder: str = ""
+
+
+class StateFolder:
+    """``<state>/``: ``lock``, ``server.json``, ``table.json``, ``logs/``."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.path = layout.state
+        self.server_file = self.path / "server.json"
+        self.table_file = self.path / "table.json"
+        self.ready_file = self.path / "edge.json"
+        self.token_file = self.path / "callables.token"
+        self.logs = self.path / "logs"
+        self._lock_handle: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock of this state folder; the kernel frees it when the process ends, however it ends.
+
+        Raises:
+            AlreadyExists: another server holds it.
+            ConfigError: the folder cannot be written.
+        """
+        self.create()
+        try:
+            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise self._not_writable(error) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            running = self.read()
+            who = "" if running is None else f" (pid {running.pid}, {running.http_url})"
+            raise AlreadyExists(
+                f"a server is already running for this folder{who}; stop it with `voxrepo stop`"
+            ) from error
+        self._lock_handle = handle
+
+    def create(self) -> None:
+        """Make the folder and its ``logs/``.
+
+        Raises:
+            ConfigError: it cannot be made.
+        """
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._not_writable(error) from error
+
+    def _not_writable(self, error: OSError) -> ConfigError:
+        return ConfigError(f"cannot be written ({error.strerror}); give another place with --state-dir", file=self.path)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._lock_handle is not None:
+            os.close(self._lock_handle)
+            self._lock_handle = None
+
+    def write(self, state: ServerState) -> None:
+        """Replace ``server.json`` in one step."""
+        write_text_atomically(self.server_file, state.model_dump_json(indent=1))
+
+    def read(self) -> ServerState | None:
+        """The last state written, whether or not that server still runs."""
+        try:
+            return ServerState.model_validate_json(self.server_file.read_bytes())
+        except (OSError, ValidationError, json.JSONDecodeError):
+            return None
+
+    def read_running(self) -> ServerState | None:
+        """The state of the server that runs now, if one does."""
+        state = self.read()
+        return state if state is not None and process_of(state) is not None else None
+
+
+def process_of(state: ServerState) -> psutil.Process | None:
+    """The server's process, unless it has ended and its number was given to another one."""
+    try:
+        process = psutil.Process(state.pid)
+        if abs(process.create_time() - state.started_at) < 1.0 and process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    except psutil.Error:
+        pass
+    return None
+
+
+def remove_quietly(file: Path) -> None:
+    """Remove a file of the state folder if it is there."""
+    file.unlink(missing_ok=True)
