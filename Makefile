@@ -52,7 +52,8 @@ lint: $(VENV)/dev.stamp ## formatting, lint, types
 	@for backend in ascend_om text_frontend; do \
 	  echo "mypy backends/$$backend"; MYPYPATH=backends/$$backend $(BIN)/mypy backends/$$backend || exit 1; \
 	done
-	$(BIN)/hadolint docker/Dockerfile*
+	$(BIN)/hadolint docker/Dockerfile
+	$(BIN)/shellcheck scripts/*.sh clients/examples/*.sh .ci/run
 
 format: $(VENV)/dev.stamp ## format the code
 	$(BIN)/ruff format .

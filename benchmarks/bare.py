@@ -36,6 +36,9 @@ from voxrepo_contract.errors import VoxrepoError  # noqa: E402
 from voxrepo_contract.stage import TextFrontendStage, read_stage  # noqa: E402
 
 
+WARM_UP_S = 1.0
+
+
 class BareVoice:
     """The three stages of a voice in this process; one caller at a time."""
 
@@ -84,15 +87,16 @@ def _run(program: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def measure(voices: list[BareVoice], texts: list[str], duration_s: float) -> dict[str, float]:
     """Let every voice speak in a thread of its own for a time; returns rates and latencies."""
-    end = time.perf_counter() + duration_s
+    begin = time.perf_counter() + WARM_UP_S
+    end = begin + duration_s
     results: queue.Queue[tuple[float, float]] = queue.Queue()
 
     def work(voice: BareVoice, turn: int) -> None:
         while (start := time.perf_counter()) < end:
             audio = voice.speak(texts[turn % len(texts)])
             stop = time.perf_counter()
-            share = min(1.0, max(0.0, (end - start) / (stop - start)))
-            results.put((stop - start, share * len(audio) / voice.sample_rate_hz))
+            if begin <= stop <= end:
+                results.put((stop - start, len(audio) / voice.sample_rate_hz))
             turn += 1
 
     threads = [threading.Thread(target=work, args=(voice, index)) for index, voice in enumerate(voices)]

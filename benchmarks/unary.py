@@ -68,7 +68,15 @@ class BareProcess:
 
 def measure_server(server: RunningServer, clients: int, duration_s: float) -> dict[str, float]:
     """Rates and latencies of ``clients`` closed-loop gRPC clients."""
-    report = load.run("en-joe", load.SENTENCES, url=f"grpc://{server.grpc_url}", clients=clients, duration_s=duration_s)
+    report = load.run(
+        "en-joe",
+        load.SENTENCES,
+        url=f"grpc://{server.grpc_url}",
+        clients=clients,
+        # a request waits for all others, so the window must grow with their number
+        duration_s=duration_s * max(1.0, clients / 8),
+        warmup_s=1.0 + clients / 4,
+    )
     if report.errors:
         raise SystemExit(f"the server failed requests: {report.errors}")
     return {

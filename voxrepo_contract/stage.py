@@ -110,6 +110,8 @@ class LengthRegulatedOptions(StrictModel):
         noise_scale: standard deviation of the prior noise, Piper's ``noise_scale``.
         noise_w_scale: standard deviation of the duration noise, Piper's ``noise_w``.
         length_scale: frames per predicted frame at speed 1.
+        id_count: ids are from 0 to one less; ``None`` if that is not known.
+        max_ids_per_segment: longer segments are refused, since attention over ids takes memory by their square.
         max_frames_per_id: durations are clamped to this, since the predictor is unbounded.
         max_frames_per_segment: durations of one segment together are clamped to this.
     """
@@ -117,6 +119,8 @@ class LengthRegulatedOptions(StrictModel):
     noise_scale: Annotated[float, Field(ge=0, le=2)]
     noise_w_scale: Annotated[float, Field(ge=0, le=2)]
     length_scale: Annotated[float, Field(gt=0, le=4)]
+    id_count: Annotated[int, Field(ge=1)] | None = None
+    max_ids_per_segment: Annotated[int, Field(ge=1)] = 2000
     max_frames_per_id: Annotated[int, Field(ge=1)] = 200
     max_frames_per_segment: Annotated[int, Field(ge=1)] = 20_000
 

@@ -146,7 +146,8 @@ def parse(text: str, model: type[ModelT], file: Path) -> ModelT:
     except ValidationError as error:
         problems = error.errors(include_url=False)
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        first = problems[0]
+        # a misspelt key shows as one unknown and one missing; the unknown one has a line
+        first = min(problems, key=lambda problem: problem["type"] == "missing")
         raise ConfigError(_describe(first) + more, file=file, line=_line_for(tuple(first["loc"]), lines)) from error
 
 

@@ -42,7 +42,7 @@ class Record:
 
     Attributes:
         client: which client sent it, from 0.
-        start_s: when it was sent.
+        start_s: when it was sent; negative if that was during the warm-up.
         end_s: when its answer was complete.
         audio_s: length of the audio, 0 if it failed.
         error: class name of the error, ``None`` if it succeeded.
@@ -66,8 +66,9 @@ class LoadReport:
 
     Attributes:
         clients: clients at once.
-        duration_s: length of the measured window; requests in flight at its end were waited for.
-        records: every measured request.
+        duration_s: length of the measured window.
+        records: every request that ended inside the window. Load is on before and after it, so as many are cut at its
+            start as at its end, and the rates are not biased.
     """
 
     clients: int
@@ -87,14 +88,7 @@ class LoadReport:
         return latencies_s[max(0, math.ceil(percentile / 100 * len(latencies_s)) - 1)]
 
     def _per_second(self, amount_of: Callable[[Record], float]) -> float:
-        # what is in flight at the end counts by the part of it that lies inside: leaving it out, or waiting for it
-        # with clients running dry, would both understate the rate
-        inside = 0.0
-        for record in self.records:
-            if record.error is None:
-                share = (self.duration_s - record.start_s) / max(record.latency_s, 1e-9)
-                inside += amount_of(record) * min(1.0, max(0.0, share))
-        return inside / self.duration_s
+        return sum(amount_of(record) for record in self.records if record.error is None) / self.duration_s
 
     @property
     def audio_s_per_s(self) -> float:
@@ -156,7 +150,7 @@ async def run_async(
 ) -> LoadReport:
     """Load a voice for a time and report what was measured.
 
-    Every client has a connection of its own. The warm-up ends completely before the measured window opens.
+    Every client has a connection of its own. Choose the warm-up and the window longer than a request takes.
 
     Args:
         voice: name of the voice.
@@ -177,21 +171,16 @@ async def run_async(
         raise InvalidRequest("clients must be at least 1, duration_s above 0 and warmup_s not negative")
     voices = [AsyncVoice(voice, url, timeout_s=timeout_s) for _ in range(clients)]
 
-    async def phase(length_s: float) -> list[Record]:
-        opened_s = time.perf_counter()
-        gathered = await asyncio.gather(
-            *(_client(i, v, texts, seed, opened_s, opened_s + length_s) for i, v in enumerate(voices))
-        )
-        return [record for records in gathered for record in records]
-
+    opens_s = time.perf_counter() + warmup_s
+    closes_s = opens_s + duration_s
     try:
-        if warmup_s > 0:
-            await phase(warmup_s)
-        records = await phase(duration_s)
+        loops = (_client(index, each, texts, seed, opens_s, closes_s) for index, each in enumerate(voices))
+        records = [record for records in await asyncio.gather(*loops) for record in records]
     finally:
         for each in voices:
             await each.close()
-    return LoadReport(clients, duration_s, tuple(sorted(records, key=lambda record: record.start_s)))
+    inside = (record for record in records if 0 <= record.end_s <= duration_s)
+    return LoadReport(clients, duration_s, tuple(sorted(inside, key=lambda record: record.start_s)))
 
 
 def run(voice: str, texts: Sequence[str], **options: Any) -> LoadReport:

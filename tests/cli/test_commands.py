@@ -202,7 +202,7 @@ def test_importing_a_missing_file_names_it(tmp_path: Path):
     result = run("voice", "import", "piper", str(missing), "--name", "new", "--root", str(tmp_path / "root"))
     assert result.exit_code == 1
     assert str(missing) in result.stderr
-    assert "is missing" in result.stderr
+    assert "no such file" in result.stderr
     assert not (tmp_path / "root" / "ensembles" / "new").exists()
 
 

@@ -127,7 +127,7 @@ def test_a_short_request_does_not_wait_for_a_long_one_in_its_batch(
     settings = {"instances": 1, "max_batch_size": 2, "unit_batch": 1, "max_queue_delay_us": 500_000}
     edit_yaml(
         root / "ensembles" / VOICE / "voice.yaml",
-        **{f"stages__vocoder__{key}": value for key, value in settings.items()},
+        **{f"stages__acoustic__{key}": value for key, value in settings.items()},
     )
     ended: dict[str, float] = {}
     with running_server(root) as running, grpc_client.InferenceServerClient(running.grpc_url) as client:
@@ -142,5 +142,5 @@ def test_a_short_request_does_not_wait_for_a_long_one_in_its_batch(
             thread.start()
         for thread in threads:
             thread.join()
-        assert largest_batch(running, f"{VOICE}.vocoder") == 2, "the two did not share a batch"
+        assert largest_batch(running, f"{VOICE}.acoustic") == 2, "the two did not share a batch"
     assert ended["long"] - ended["short"] > 0.2

@@ -252,7 +252,7 @@ def test_a_broken_voice_hides_neither_voices_nor_models(voice: Layout):
     assert set(inventory.models) == {"echo"}
     (problem,) = inventory.problems
     assert problem.model == "broken"
-    assert problem.version is None
+    assert problem.kind == "voice"
     assert "encoder.onnx: the file is missing" in problem.reason
     assert seen == ["alsogood", "broken", "tiny", "echo"]
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from voxrepo.repository.cpu_plan import Parallelism, plan_cpu
+from voxrepo.repository.cpu_plan import Parallelism, cpu_quota_cores, plan_cpu, usable_cores
 from voxrepo.repository.voice import StageSettings
 
 
@@ -41,3 +44,25 @@ def test_instances_follow_given_threads():
 def test_auto_never_asks_for_more_threads_than_there_are_cores(stage: str, cores: int):
     plan = plan_cpu(stage, StageSettings(version=1), cores)
     assert 1 <= plan.instances * plan.threads <= cores
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"), [("150000 100000\n", 1.5), ("max 100000\n", None), ("50000 100000", 0.5), ("garbage", None)]
+)
+def test_reads_the_quota_of_a_container_in_cgroup_2(tmp_path: Path, text: str, cores: float | None):
+    (tmp_path / "cpu.max").write_text(text)
+    assert cpu_quota_cores(tmp_path) == cores
+
+
+@pytest.mark.parametrize(("quota", "cores"), [("200000", 2.0), ("-1", None)])
+def test_reads_the_quota_of_a_container_in_cgroup_1(tmp_path: Path, quota: str, cores: float | None):
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(quota)
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000")
+    assert cpu_quota_cores(tmp_path) == cores
+
+
+def test_usable_cores_are_bounded_by_affinity_and_quota(tmp_path: Path):
+    assert usable_cores(tmp_path) == len(os.sched_getaffinity(0))
+    (tmp_path / "cpu.max").write_text("10000 100000")
+    assert usable_cores(tmp_path) == 1

@@ -11,7 +11,7 @@ from tests.harness import edit_yaml
 from voxrepo.repository import publish
 from voxrepo.repository.check import CheckedVoice, check_voice
 from voxrepo.repository.layout import Layout, backends_folder
-from voxrepo.repository.publish import place_version, publish_configs, usable_cores
+from voxrepo.repository.publish import place_version, publish_configs
 from voxrepo_contract.errors import AlreadyExists, ConfigError
 
 from .tiny import make_voice
@@ -113,10 +113,6 @@ def test_a_version_that_is_there_is_never_replaced(layout: Layout, voice: Checke
         place_version(layout, "tiny.acoustic", 1, staged)
     assert staged.is_dir()
     assert (layout.version_dir("tiny.acoustic", 1) / "encoder.onnx").is_file()
-
-
-def test_cores_are_those_that_this_process_may_use():
-    assert 1 <= usable_cores() <= 4096
 
 
 def test_a_layout_is_absolute_whatever_it_was_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -6,13 +6,14 @@ from typing import ClassVar
 
 import pytest
 
+from tests.harness import edit_yaml
 from tests.repository.tiny import make_model, make_voice, voice_spec
 from voxrepo.edge.table import EdgeTable
 from voxrepo.repository.check import Inventory, Problem, take_inventory
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.voice import Limits, VoiceSpec
 from voxrepo.supervisor import loader
-from voxrepo.supervisor.loader import edge_table, initial_statuses, load_everything
+from voxrepo.supervisor.loader import edge_table, engine_calls, initial_statuses, load_everything
 from voxrepo.supervisor.state import ModelStatus
 from voxrepo_contract.errors import Internal, Unavailable
 
@@ -139,16 +140,18 @@ def test_before_loading_the_sound_is_loading_and_the_rest_has_failed(inventory: 
 
 def test_the_edge_is_told_of_ready_voices_and_of_what_failed(engine: type[FakeEngine], inventory: Inventory):
     engine.mute.add("two")
-    table = edge_table(7, inventory, load_everything("unix:/engine", inventory).values())
-    assert table.generation == 7
+    table = edge_table(7, inventory, load_everything("unix:/engine", inventory).values(), ready=True, cores=2)
+    assert (table.generation, table.ready, table.loading) == (7, True, [])
     assert set(table.voices) == {"one"}
     assert {problem.model for problem in table.problems} == {"two", "bad"}
     assert EdgeTable.model_validate_json(table.model_dump_json()) == table
 
 
 def test_voices_that_are_still_loading_are_not_offered(inventory: Inventory):
-    table = edge_table(1, inventory, initial_statuses(inventory).values())
+    table = edge_table(1, inventory, initial_statuses(inventory).values(), ready=False, cores=2)
     assert table.voices == {}
+    assert not table.ready
+    assert set(table.loading) == {"one", "two", "echo"}
     assert {problem.model for problem in table.problems} == {"bad"}
 
 
@@ -160,7 +163,8 @@ def test_the_edge_gets_the_limits_of_the_voice(layout: Layout):
         "tiny", speakers=["joe", "ann"], limits=Limits(max_text_chars=99, speed_min=0.5, speed_max=2.0).model_dump()
     )
     inventory.voices["tiny"] = type(checked)(spec, checked.stages)
-    entry = edge_table(1, inventory, [ModelStatus(name="tiny", kind="voice", state="ready")]).voices["tiny"]
+    ready = ModelStatus(name="tiny", kind="voice", state="ready")
+    entry = edge_table(1, inventory, [ready], ready=True, cores=2).voices["tiny"]
     assert (entry.max_text_chars, entry.speed_min, entry.speed_max) == (99, 0.5, 2.0)
     assert entry.speakers == ["joe", "ann"]
     assert entry.sample_rate_hz == spec.sample_rate_hz
@@ -168,6 +172,23 @@ def test_the_edge_gets_the_limits_of_the_voice(layout: Layout):
 
 
 def test_what_the_check_refused_keeps_its_reason():
-    inventory = Inventory(problems=[Problem("x", None, "the file is missing")])
-    (problem,) = edge_table(1, inventory, initial_statuses(inventory).values()).problems
+    inventory = Inventory(problems=[Problem("x", "model", "the file is missing")])
+    (problem,) = edge_table(1, inventory, initial_statuses(inventory).values(), ready=True, cores=2).problems
     assert (problem.model, problem.reason) == ("x", "the file is missing")
+
+
+def test_a_model_gets_calls_for_its_instances_and_the_next_batch(layout: Layout):
+    make_voice(layout, "tiny")
+    edit_yaml(
+        layout.voice_file("tiny"),
+        stages__acoustic__instances=3,
+        stages__vocoder__instances=2,
+        stages__vocoder__max_batch_size=4,
+    )
+    make_model(layout)
+    calls = engine_calls(take_inventory(layout), cores=2)
+    assert calls["tiny.text_frontend"] == 2
+    assert calls["tiny.acoustic"] == 2 * 3
+    assert calls["tiny.vocoder"] == 2 * 2 * 4
+    assert calls["tiny"] == 2 + 6 + 16
+    assert calls["echo"] == 2 * 4

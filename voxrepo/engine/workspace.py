@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+import socket
 import stat
 import tempfile
 from dataclasses import dataclass
@@ -35,8 +36,12 @@ def _base() -> Path:
 
 
 def server_key(layout: Layout) -> str:
-    """Eight hex digits that tell the servers of one machine apart; the same at every start of one server."""
-    return hashlib.sha256(os.fsencode(layout.state.resolve())).hexdigest()[:8]
+    """Eight hex digits that tell the servers of one machine apart; the same at every start of one server.
+
+    The host name is part of it, since containers that share the host's shared memory have equal paths.
+    """
+    place = os.fsencode(f"{socket.gethostname()}:{layout.state.resolve()}")
+    return hashlib.sha256(place).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,8 @@ class Workspace:
         if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
             raise ConfigError("belongs to another user; remove it or set TMPDIR to a directory of yours", file=parent)
         parent.chmod(0o700)
+        if os.statvfs(parent).f_flag & os.ST_NOEXEC:
+            raise ConfigError("programs cannot be run from here (noexec); set TMPDIR to another directory", file=parent)
         self.remove()
         try:
             python_backend = self.backends / "python"

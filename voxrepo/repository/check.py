@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -33,10 +34,10 @@ _LOOKS_LIKE_VERSION = re.compile(r"\A-?[0-9]")
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a model is not served. ``version`` is ``None`` where the whole model is concerned."""
+    """Why a model is not served."""
 
     model: str
-    version: int | None
+    kind: Literal["voice", "model"]
     reason: str
 
 
@@ -237,22 +238,23 @@ def take_inventory(layout: Layout, progress: Callable[[str], None] = lambda name
         try:
             inventory.voices[name] = check_voice(layout, name)
         except (ConfigError, OSError) as error:
-            inventory.problems.append(_problem(name, error))
-    if not layout.model_repository.is_dir():
-        return inventory
-    for model_dir in sorted(layout.model_repository.iterdir()):
-        if not model_dir.is_dir() or model_dir.name.startswith(".") or model_dir.name in owned:
-            continue
-        progress(model_dir.name)
-        try:
-            inventory.models[model_dir.name] = check_model(model_dir)
-        except (ConfigError, OSError) as error:
-            inventory.problems.append(_problem(model_dir.name, error))
+            inventory.problems.append(_problem(name, "voice", error))
+        owned.add(name)
+    # an ensemble without voice.yaml is a model like any other
+    for repository in (layout.model_repository, layout.ensembles):
+        for model_dir in sorted(repository.iterdir()) if repository.is_dir() else []:
+            if not model_dir.is_dir() or model_dir.name.startswith(".") or model_dir.name in owned:
+                continue
+            progress(model_dir.name)
+            try:
+                inventory.models[model_dir.name] = check_model(model_dir)
+            except (ConfigError, OSError) as error:
+                inventory.problems.append(_problem(model_dir.name, "model", error))
     return inventory
 
 
-def _problem(model: str, error: Exception) -> Problem:
-    return Problem(_printable(model), None, _printable(str(error)))
+def _problem(model: str, kind: Literal["voice", "model"], error: Exception) -> Problem:
+    return Problem(_printable(model), kind, _printable(str(error)))
 
 
 def _printable(text: str) -> str:

@@ -1,4 +1,4 @@
-"""How many instances and threads the stages of a voice get on a CPU. Pure functions.
+"""How many instances and threads the stages of a voice get on a CPU.
 
 Measured (``benchmarks/unary.py``): on a CPU larger batches do not pay, so the cores are filled by parallel calls.
 The acoustic stage and the vocoder take turns within one request and overlap between requests.
@@ -6,7 +6,10 @@ The acoustic stage and the vocoder take turns within one request and overlap bet
 
 from __future__ import annotations
 
+import math
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from voxrepo.repository.voice import StageSettings
 
@@ -33,3 +36,29 @@ def plan_cpu(stage: str, settings: StageSettings, cores: int) -> Parallelism:
     else:
         instances = max(1, cores // 8) if stage == "text_frontend" else max(1, cores // threads)
     return Parallelism(instances, threads)
+
+
+def usable_cores(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Cores that this process may use: those it may run on, or fewer if a container's CPU quota says so."""
+    cores = len(os.sched_getaffinity(0))
+    quota = cpu_quota_cores(cgroups)
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
+
+
+def cpu_quota_cores(cgroups: Path) -> float | None:
+    """CPU quota of this container in cores, ``None`` without one; reads cgroup 2, then cgroup 1."""
+    try:
+        quota, period = (cgroups / "cpu.max").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        try:
+            quota, period = (
+                (cgroups / "cpu" / name).read_text(encoding="ascii").strip()
+                for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            )
+        except OSError:
+            return None
+    try:
+        cores = int(quota) / int(period)
+    except (ValueError, ZeroDivisionError):  # "max": no quota
+        return None
+    return cores if cores > 0 else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from voxrepo.repository.check import CheckedVoice
@@ -14,11 +13,6 @@ from voxrepo_contract.yamlfile import write_text_atomically
 
 ENSEMBLE_VERSION = "1"
 """An ensemble needs a version directory, which stays empty; its stages carry the real versions."""
-
-
-def usable_cores() -> int:
-    """Cores that this process may use, which in a container is fewer than the machine has."""
-    return len(os.sched_getaffinity(0))
 
 
 def rendered_configs(layout: Layout, voice: CheckedVoice, cores: int) -> dict[Path, str]:

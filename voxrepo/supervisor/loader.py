@@ -27,7 +27,9 @@ def initial_statuses(inventory: Inventory) -> dict[str, ModelStatus]:
     }
     statuses |= {name: ModelStatus(name=name, kind="model", state="loading") for name in inventory.models}
     for problem in inventory.problems:
-        statuses[problem.model] = ModelStatus(name=problem.model, kind="model", state="failed", reason=problem.reason)
+        statuses[problem.model] = ModelStatus(
+            name=problem.model, kind=problem.kind, state="failed", reason=problem.reason
+        )
     return statuses
 
 

@@ -29,8 +29,9 @@ from voxrepo.engine.control import EngineControl
 from voxrepo.engine.sweep import sweep
 from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.check import Inventory, Problem, take_inventory
+from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.layout import Layout
-from voxrepo.repository.publish import publish_configs, usable_cores
+from voxrepo.repository.publish import publish_configs
 from voxrepo.supervisor.child import Backoff, Child
 from voxrepo.supervisor.loader import edge_table, initial_statuses, load_everything
 from voxrepo.supervisor.state import ModelStatus, Phase, ServerState, StateFolder, remove_quietly
@@ -118,11 +119,16 @@ class Server:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop_signals += 1
+        children = []
+        if self.state.phase in {"starting", "loading"}:
+            # nobody is served yet, and a load can take minutes
+            children = [self._engine]
         if self._stop_signals > 1:
             # asked twice: do not wait for requests in flight
-            for child in (self._edge, self._engine):
-                if child is not None:
-                    child.kill()
+            children = [self._edge, self._engine]
+        for child in children:
+            if child is not None:
+                child.kill()
 
     # start-up
 
@@ -164,7 +170,7 @@ class Server:
                     log.info("rendered %s", file)
             except ConfigError as error:
                 del inventory.voices[name]
-                inventory.problems.append(Problem(name, None, error.message))
+                inventory.problems.append(Problem(name, "voice", error.message))
         for problem in inventory.problems:
             log.error("%s is not served: %s", problem.model, problem.reason)
         if not (inventory.voices or inventory.models or inventory.problems or self._options.callables):

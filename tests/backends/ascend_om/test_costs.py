@@ -19,7 +19,7 @@ def test_batches_that_save_time_are_kept():
     cost = costs.measure(sleeping({1: 0.02, 2: 0.022, 4: 0.024, 8: 0.026}, tried), 96)
     assert tried == [1, 2, 4, 8]
     assert cost.batches == (1, 2, 4, 8)
-    assert 0.02 <= cost.seconds(1, 96) < 0.03
+    assert 0.02 <= cost.seconds(1, 96) < 0.1
 
 
 def test_the_search_ends_at_the_first_batch_that_loses():

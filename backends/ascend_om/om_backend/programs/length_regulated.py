@@ -133,6 +133,14 @@ class LengthRegulatedProgram:
             )
         if len(pause_ms) != len(lengths) or (pause_ms < 0).any():
             raise InvalidArgument(f"pause_ms needs {len(lengths)} values of at least 0, got {pause_ms.tolist()[:20]}")
+        longest = int(lengths.max())
+        if longest > self._options.max_ids_per_segment:
+            raise InvalidArgument(
+                f"segment_lengths: a segment has {longest} ids; the limit is {self._options.max_ids_per_segment}"
+            )
+        id_count = self._options.id_count
+        if (ids < 0).any() or (id_count is not None and (ids >= id_count).any()):
+            raise InvalidArgument(f"phoneme_ids must be from 0 to {(id_count or 2**31) - 1}")
         speed = float(job.scalar(tensors.SPEED))
         if not 0 < speed < float("inf"):
             raise InvalidArgument(f"speed must be a positive number, got {speed}")
