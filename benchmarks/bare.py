@@ -35,7 +35,6 @@ from voxrepo.repository.voice import read_voice  # noqa: E402
 from voxrepo_contract.errors import VoxrepoError  # noqa: E402
 from voxrepo_contract.stage import TextFrontendStage, read_stage  # noqa: E402
 
-
 WARM_UP_S = 1.0
 
 

@@ -11,16 +11,16 @@ from voxrepo_client.load import SENTENCES, LoadReport, Record, main, run
 from tests.clients.protocol_server import Failure
 
 
-def test_counts_what_lies_inside_the_window():
+def test_rates_count_the_successful_requests_of_the_window():
     records = (
-        Record(0, 0.0, 4.0, 8.0),
-        Record(0, 4.0, 8.0, 8.0),
-        Record(0, 8.0, 12.0, 8.0),  # half of it inside
+        Record(0, -2.0, 2.0, 8.0),
+        Record(0, 2.0, 6.0, 8.0),
+        Record(0, 6.0, 10.0, 4.0),
         Record(1, 0.0, 10.0, 0.0, "ServerBusy"),
     )
     report = LoadReport(2, 10.0, records)
     assert report.audio_s_per_s == pytest.approx(2.0)
-    assert report.requests_per_s == pytest.approx(0.25)
+    assert report.requests_per_s == pytest.approx(0.3)
     assert report.errors == {"ServerBusy": 1}
 
 
