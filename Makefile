@@ -33,7 +33,7 @@ serve: voices ## install, build the default voice, serve it in the foreground
 	@exec $(BIN)/voxrepo serve $(SERVE_ARGS)
 
 test: $(VENV)/dev.stamp lint ## install what the tests need and run them all
-	@bash scripts/system-packages.sh
+	@VENV="$(VENV)" bash scripts/perf-analyzer.sh
 	$(BIN)/pytest -m "not soak" $(PYTEST_ARGS)
 
 test-unit: $(VENV)/dev.stamp ## tests that start no server
