@@ -44,6 +44,7 @@ soak: $(VENV)/dev.stamp ## long load tests (about half an hour)
 
 bench: $(VENV)/dev.stamp ## comparison tables
 	$(BIN)/python -m benchmarks.unary
+	$(BIN)/python -m benchmarks.edge
 
 lint: $(VENV)/dev.stamp ## formatting, lint, types
 	$(BIN)/ruff format --check .
