@@ -1,7 +1,7 @@
 """What the edge alone costs: the same calls straight at the engine and through the edge, one after the other.
 
-``python -m benchmarks.edge``. The engine is the real tritonserver with an echo voice that costs next to nothing, so that
-a difference of a millisecond shows. Direct and edge calls alternate; medians are printed.
+``python -m benchmarks.edge``. The engine is the real tritonserver with an echo voice that costs next to nothing, so
+that a difference of a millisecond shows. Direct and edge calls alternate; medians are printed.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tritonclient.grpc as triton
 from rich.console import Console
 from rich.table import Table
@@ -32,30 +32,28 @@ LOAD_S = 6.0
 
 def all_inputs(text: str) -> list[Any]:
     """Every tensor of a voice, since the engine fills in nothing."""
-    import numpy as np
-
     tensors = inputs_for(triton, text, seed=1, speed=1.0)
     speaker = triton.InferInput("speaker", [1, 1], "BYTES")
     speaker.set_data_from_numpy(np.array([[b""]], dtype=np.object_))
     return [*tensors, speaker]
 
 
-def timed_ms(call: Callable[[], object]) -> float:
+def timed_ms(client: Any, tensors: list[Any]) -> float:
     """Wall time of one call."""
     start = time.perf_counter()
-    call()
+    client.infer("en-test", tensors)
     return (time.perf_counter() - start) * 1000
 
 
 def latency_rows(direct: Any, edge: Any) -> list[tuple[str, ...]]:
     """Medians by length of audio."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for seconds in SECONDS_OF_AUDIO:
         tensors = all_inputs(f"samples {round(seconds * SAMPLE_RATE_HZ)}")
         straight, through = [], []
         for _ in range(CALLS):
-            straight.append(timed_ms(lambda: direct.infer("en-test", tensors)))
-            through.append(timed_ms(lambda: edge.infer("en-test", tensors)))
+            straight.append(timed_ms(direct, tensors))
+            through.append(timed_ms(edge, tensors))
         a, b = statistics.median(straight), statistics.median(through)
         rows.append((f"{seconds:g} s of audio, 1 client", f"{a:.2f} ms", f"{b:.2f} ms", f"+{b - a:.2f} ms"))
     return rows

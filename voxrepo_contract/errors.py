@@ -22,6 +22,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+_TRITON_CODES = {
+    "INVALID_ARGUMENT": "INVALID_ARG",
+    "NOT_FOUND": "NOT_FOUND",
+    "UNAVAILABLE": "UNAVAILABLE",
+    "CANCELLED": "CANCELLED",
+    "UNIMPLEMENTED": "UNSUPPORTED",
+}
+
 
 class VoxrepoError(Exception):
     """Base of all errors raised on purpose. ``str(error)`` is a sentence for the user."""
@@ -33,6 +41,11 @@ class VoxrepoError(Exception):
     def message(self) -> str:
         """The sentence shown to the user."""
         return str(self)
+
+    @property
+    def triton_code(self) -> str:
+        """The attribute of ``TritonError`` with which a backend answers this error."""
+        return _TRITON_CODES.get(self.grpc_code, "INTERNAL")
 
 
 class InvalidArgument(VoxrepoError):

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from voxrepo_contract import SCHEMA_VERSION, yamlfile
 from voxrepo_contract.errors import ConfigError
+from voxrepo_contract.tensors import NOISE_SCALE_MAX
 from voxrepo_contract.yamlfile import StrictModel
 
 STAGE_FILE = "stage.yaml"
@@ -116,8 +117,8 @@ class LengthRegulatedOptions(StrictModel):
         max_frames_per_segment: durations of one segment together are clamped to this.
     """
 
-    noise_scale: Annotated[float, Field(ge=0, le=2)]
-    noise_w_scale: Annotated[float, Field(ge=0, le=2)]
+    noise_scale: Annotated[float, Field(ge=0, le=NOISE_SCALE_MAX)]
+    noise_w_scale: Annotated[float, Field(ge=0, le=NOISE_SCALE_MAX)]
     length_scale: Annotated[float, Field(gt=0, le=4)]
     id_count: Annotated[int, Field(ge=1)] | None = None
     max_ids_per_segment: Annotated[int, Field(ge=1)] = 2000

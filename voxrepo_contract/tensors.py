@@ -24,6 +24,13 @@ class TensorSpec:
     dims: tuple[int, ...]
 
 
+SPEED_MIN = 0.25
+SPEED_MAX = 4.0
+"""Range of ``speed``; a voice may narrow it."""
+
+NOISE_SCALE_MAX = 2.0
+"""Largest ``noise_scale`` and ``noise_w_scale``, of a request as of a voice."""
+
 TEXT = TensorSpec("text", "BYTES", (1,))
 SPEED = TensorSpec("speed", "FP32", (1,))
 SPEAKER = TensorSpec("speaker", "BYTES", (1,))

@@ -24,15 +24,7 @@ from voxrepo_contract.errors import Internal, VoxrepoError
 def triton_error(error: VoxrepoError) -> Any:
     """The ``TritonError`` for one of ours."""
     # looked up here: the stub adds the class after this module was imported
-    names = {
-        "INVALID_ARGUMENT": "INVALID_ARG",
-        "NOT_FOUND": "NOT_FOUND",
-        "UNAVAILABLE": "UNAVAILABLE",
-        "UNIMPLEMENTED": "UNSUPPORTED",
-        "CANCELLED": "CANCELLED",
-    }
-    code = getattr(pb_utils.TritonError, names.get(error.grpc_code, "INTERNAL"))
-    return pb_utils.TritonError(error.message, code)
+    return pb_utils.TritonError(error.message, getattr(pb_utils.TritonError, error.triton_code))
 
 
 class TritonPythonModel:

@@ -22,13 +22,6 @@ from voxrepo_contract import tensors
 from voxrepo_contract.errors import ConfigError, InvalidArgument, VoxrepoError
 from voxrepo_contract.stage import STAGE_FILE, TextFrontendStage, read_stage, verify_files
 
-# names, not values: Triton adds these attributes to pb_utils only after this file has been imported
-_CODES = {
-    "INVALID_ARGUMENT": "INVALID_ARG",
-    "NOT_FOUND": "NOT_FOUND",
-    "UNAVAILABLE": "UNAVAILABLE",
-    "UNIMPLEMENTED": "UNSUPPORTED",
-}
 _WARM_UP = "Hello. This is a first sentence, spoken to no one."
 
 
@@ -90,7 +83,8 @@ class TritonPythonModel:
         try:
             return pb_utils.InferenceResponse(self._run(request))
         except VoxrepoError as error:
-            code = getattr(pb_utils.TritonError, _CODES.get(error.grpc_code, "INTERNAL"))
+            # looked up here: the stub adds the class after this module was imported
+            code = getattr(pb_utils.TritonError, error.triton_code)
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(error.message, code))
         except Exception as error:
             pb_utils.Logger.log_error(f"{self._name}: {error!a}")

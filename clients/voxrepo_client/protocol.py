@@ -169,11 +169,13 @@ def parse_answer(answer: InferAnswer) -> Speech:
     if rate.size != 1 or rate.dtype.kind not in "iu" or not 0 < int(rate.reshape(-1)[0]) <= 768_000:
         raise BadResponse(f"the output 'sample_rate' is {rate.tolist()}; expected one positive number of Hz")
     seed = answer.parameters.get("seed")
+    if seed is not None and not isinstance(seed, int):
+        raise BadResponse(f"'seed' is {seed!r}; expected an integer")
     return Speech(
         # a copy: what the transports hand over is a read-only view into the whole answer
         samples=np.array(audio.reshape(-1), dtype=np.int16),
         sample_rate_hz=int(rate.reshape(-1)[0]),
-        seed=None if seed is None else int(seed),
+        seed=seed,
         versions=parse_versions(answer.parameters.get("versions")),
     )
 
@@ -189,5 +191,5 @@ def parse_versions(value: object) -> dict[str, int]:
     try:
         parsed: Any = json.loads(value) if isinstance(value, str) else value
         return {str(stage): int(version) for stage, version in parsed.items()}
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise BadResponse(f"'versions' is {value!r}; expected a JSON object of integers") from error

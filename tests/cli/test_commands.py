@@ -161,7 +161,10 @@ def test_how_to_call_promises_nothing_where_no_voice_is_ready(tmp_path: Path):
     assert "voxrepo say" not in serve._how_to_call(write_state(tmp_path, "degraded", [FAILED]))
 
 
-@pytest.mark.parametrize("arguments", [["--http-port", "70000"], ["--grpc-port", "-1"], ["--drain-timeout", "-1"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--http-port", "70000"], ["--grpc-port", "-1"], ["--drain-timeout", "-1"], ["--drain-timeout", "inf"]],
+)
 def test_serve_refuses_values_out_of_range(arguments: list[str]):
     result = run("serve", *arguments)
     assert result.exit_code == 2
@@ -204,6 +207,13 @@ def test_importing_a_missing_file_names_it(tmp_path: Path):
     assert str(missing) in result.stderr
     assert "no such file" in result.stderr
     assert not (tmp_path / "root" / "ensembles" / "new").exists()
+
+
+@pytest.mark.parametrize("option", ["--config", "--licence"])
+def test_an_option_that_the_default_voice_would_ignore_is_refused(tmp_path: Path, option: str):
+    result = run("voice", "import", "piper", option, "x", "--root", str(tmp_path / "root"))
+    assert result.exit_code == 1
+    assert "--config and --licence belong to a voice of yours" in result.stderr
 
 
 def test_importing_under_an_unsafe_name_is_refused(tmp_path: Path):

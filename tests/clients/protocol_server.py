@@ -112,7 +112,7 @@ class ProtocolServer:
         }
         self.not_ready = {"broken"}
         self.fail, self.delay_s, self.raw_answer, self.audio_dtype = None, 0.0, None, "INT16"
-        self.received.clear()
+        self.received = []
 
     def add_voice(self, name: str, speakers: list[str]) -> None:
         self.models[name] = _voice_config(name, speakers)
@@ -131,8 +131,8 @@ class ProtocolServer:
             for name in self.models
         ]
 
-    def speak(self, request: Received) -> npt.NDArray[np.int16]:
-        self.received.append(request)
+    def speak(self, request: Received, received: list[Received]) -> npt.NDArray[np.int16]:
+        received.append(request)
         inputs = request.inputs
         speaker = inputs.get("speaker", b"").decode()
         return spoken(inputs["text"].decode(), inputs["speed"], speaker, inputs.get("seed", DRAWN_SEED))
@@ -202,25 +202,22 @@ class _GrpcDoor(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
 
     def ModelInfer(self, request, context):
         server = self._server
+        received = server.received  # the list at arrival: what one test gave up must not show in the next
         time.sleep(server.delay_s)
         if server.fail:
             if server.fail.retry_after:
                 context.set_trailing_metadata((("retry-after", server.fail.retry_after),))
             context.abort(getattr(grpc.StatusCode, server.fail.code), server.fail.text)
         self._config(request.model_name, context)
-        audio = server.speak(
-            Received(
-                request.model_name,
-                {
-                    tensor.name: _scalar(tensor.datatype, raw)
-                    for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True)
-                },
-                {k: getattr(v, v.WhichOneof("parameter_choice")) for k, v in request.parameters.items()},
-                {k: v for k, v in context.invocation_metadata() if isinstance(v, str)},
-            )
-        )
+        inputs = {
+            tensor.name: _scalar(tensor.datatype, raw)
+            for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True)
+        }
+        parameters = {k: getattr(v, v.WhichOneof("parameter_choice")) for k, v in request.parameters.items()}
+        headers = {k: v for k, v in context.invocation_metadata() if isinstance(v, str)}
+        audio = server.speak(Received(request.model_name, inputs, parameters, headers), received)
         answer = service_pb2.ModelInferResponse(model_name=request.model_name, model_version="1")
-        answer.parameters["seed"].int64_param = server.received[-1].inputs.get("seed", DRAWN_SEED)
+        answer.parameters["seed"].int64_param = inputs.get("seed", DRAWN_SEED)
         answer.parameters["versions"].string_param = json.dumps(VERSIONS)
         for name, dtype, array in (
             ("audio", server.audio_dtype, audio),
@@ -268,6 +265,7 @@ def _http_app(server: ProtocolServer) -> web.Application:
 
     async def infer(request: web.Request) -> web.Response:
         body = await request.read()
+        received = server.received
         await asyncio.sleep(server.delay_s)
         if server.fail:
             headers = {"Retry-After": server.fail.retry_after} if server.fail.retry_after else {}
@@ -289,7 +287,7 @@ def _http_app(server: ProtocolServer) -> web.Application:
         assert offset == len(body)
         parameters = head.get("parameters", {})
         assert parameters.pop("binary_data_output") is True
-        audio = server.speak(Received(request.match_info["model"], inputs, parameters, dict(request.headers)))
+        audio = server.speak(Received(request.match_info["model"], inputs, parameters, dict(request.headers)), received)
         raw = [audio.tobytes(), np.array([SAMPLE_RATE_HZ], np.int32).tobytes()]
         answer = {
             "model_name": "en-joe",

@@ -167,10 +167,16 @@ def test_refuses_an_answer_that_is_no_speech(changed, says):
         parse_answer(_answer(**changed))
 
 
-@pytest.mark.parametrize("versions", ["{", "[1]", '{"a": "x"}', "3"])
+@pytest.mark.parametrize("versions", ["{", "[1]", '{"a": "x"}', "3", '{"a": Infinity}'])
 def test_refuses_versions_that_are_not_an_object_of_integers(versions):
     with pytest.raises(BadResponse, match="versions"):
         parse_answer(InferAnswer(_answer().outputs, {"versions": versions}))
+
+
+@pytest.mark.parametrize("seed", ["x", 1.5])
+def test_refuses_a_seed_that_is_no_integer(seed):
+    with pytest.raises(BadResponse, match="'seed' is"):
+        parse_answer(InferAnswer(_answer().outputs, {"seed": seed}))
 
 
 def _grpc(code, details="text", metadata=None, debug=""):

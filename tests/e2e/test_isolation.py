@@ -72,11 +72,8 @@ def check_under_load(server: RunningServer, clients: int, duration_s: float) -> 
                     if not np.array_equal(audio, expected[index]):
                         wrong.append(texts[index])
 
-    threads = [threading.Thread(target=client_loop, args=(number,)) for number in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(clients) as pool:
+        list(pool.map(client_loop, range(clients)))  # raises what a client has raised
     assert not wrong
     return answered
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 import tritonclient.grpc as grpc_client
+from tritonclient.utils import InferenceServerException
 
-from tests.e2e.calls import SENTENCES, Audio, speak
-from tests.harness import RunningServer, clone_root, running_server, voxrepo
+from tests.e2e.calls import SENTENCES, Audio, inputs_for, speak
+from tests.harness import START_TIMEOUT_S, RunningServer, clone_root, running_server, voxrepo
 from voxrepo.engine.sweep import leftover_processes
 
 pytestmark = pytest.mark.e2e
@@ -71,6 +72,22 @@ def test_a_request_in_flight_is_answered_before_it_stops(root: Path) -> None:
         assert len(answers) == 1
 
 
+def test_a_second_signal_cuts_off_what_is_in_flight_and_the_exit_code_says_so(root: Path) -> None:
+    with running_server(root) as server:
+        with grpc_client.InferenceServerClient(server.grpc_url) as client:
+            failed: list[InferenceServerException | None] = []
+            text = " ".join(SENTENCES * 3)
+            client.async_infer("en-joe", inputs_for(grpc_client, text), lambda result, error: failed.append(error))
+            time.sleep(0.3)
+            server.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: server.read_state()["phase"] == "draining")
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(30) == 1
+            wait_until(lambda: failed)
+        assert failed[0] is not None
+        assert not left_behind(server)
+
+
 def test_after_kill_9_of_everything_the_next_start_is_clean(root: Path) -> None:
     with running_server(root) as server:
         server.kill()
@@ -102,7 +119,7 @@ def test_a_killed_child_is_replaced_on_the_same_ports(root: Path, victim: str) -
             now = server.read_state()
             return now.get("phase") == "ready" and now[victim] not in {None, before[victim]}
 
-        wait_until(replaced, 30)
+        wait_until(replaced, START_TIMEOUT_S)
         assert server.read_state()["grpc_url"] == before["grpc_url"]
         assert len(says(server)) > 0
 

@@ -192,7 +192,7 @@ def voice(name: str, **changes: object) -> VoiceEntry:
         "name": name,
         "language": "en-US",
         "sample_rate_hz": 22050,
-        "speakers": [],
+        "speakers": ["default"],
         "max_text_chars": 200,
         "speed_min": 0.25,
         "speed_max": 4.0,
@@ -203,7 +203,7 @@ def voice(name: str, **changes: object) -> VoiceEntry:
 
 def sample_table() -> EdgeTable:
     voices = [voice("en-test", speakers=["joe", "ann"]), voice("en-narrow"), voice("en-absent")]
-    problem = Problem(model="en-bad.acoustic", version=2, reason="encoder.onnx: sha256 differs")
+    problem = Problem(model="en-bad.acoustic", reason="encoder.onnx: sha256 differs")
     return EdgeTable(generation=1, voices={v.name: v for v in voices}, problems=[problem])
 
 

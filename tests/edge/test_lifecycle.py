@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as rpc
 
-from voxrepo.edge.table import EdgeTable, write_table
+from voxrepo.edge.table import EdgeTable, Problem, write_table
 
 from .harness import EdgeProcess, Engine, sample_table, voice, wait_until
 from .test_bad_input import error_of, grpc_error, grpc_request, http_call
@@ -79,7 +80,7 @@ def test_a_stop_does_not_wait_beyond_the_drain_timeout(engine: Engine, tmp_path:
         call = rpc.GRPCInferenceServiceStub(channel).ModelInfer.future(grpc_request(text=b"sleep 4000"))
         wait_until(lambda: edge.metric("voxrepo_engine_calls") == 1, "the call")
         started = time.monotonic()
-        assert edge.stop() == 0
+        assert edge.stop() == 1
         assert time.monotonic() - started < 3
         assert call.exception() is not None
     assert "engine calls still run" in edge.log()
@@ -160,6 +161,38 @@ def test_a_new_table_is_taken_while_serving(engine: Engine, tmp_path: Path) -> N
     edge.table_file.write_text("{", encoding="utf-8")
     wait_until(lambda: "generation 2 stays" in edge.log(), "the log line", 3)
     assert refused_as_too_long()
+    assert edge.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (EdgeTable(generation=1, loading=["en-test", "unseen"]), "is loading; try again in a moment"),
+        (
+            EdgeTable(generation=1, problems=[Problem(model=name, reason="silent") for name in ("en-test", "unseen")]),
+            "is not served: something is wrong with it",
+        ),
+    ],
+)
+def test_what_is_not_served_is_503_at_every_door(engine: Engine, tmp_path: Path, table: EdgeTable, said: str) -> None:
+    edge = EdgeProcess(engine.target, tmp_path, table=table)
+    # the engine has loaded the first and does not know the second
+    for name in ("en-test", "unseen"):
+        with grpc.insecure_channel(edge.grpc) as channel, pytest.raises(grpc.RpcError) as caught:
+            rpc.GRPCInferenceServiceStub(channel).ModelInfer(grpc_request(name), timeout=30)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert f"{name} {said}" in caught.value.details()
+        assert ("retry-after", "1") in caught.value.trailing_metadata()
+        for method in ("generate", "generate_stream"):
+            status, message = error_of(http_call(edge, f"/v2/models/{name}/{method}", b'{"text": "hi"}'))
+            assert status == 503
+            assert f"{name} {said}" in message
+        assert http_call(edge, f"/v2/models/{name}/ready")[0] == 503
+    status, _, body = http_call(edge, "/v2/repository/index", b"{}")
+    assert status == 200
+    states = {entry["name"]: entry["state"] for entry in json.loads(body)}
+    assert "READY" not in (states["en-test"], states["unseen"])
+    assert states["double"] == "READY"
     assert edge.stop() == 0
 
 

@@ -115,6 +115,7 @@ def tensor(datatype: str, *data: object) -> dict[str, object]:
         (changed(shape=[1, -1]), "inputs[0].shape"),
         (changed(shape=[1, True]), "inputs[0].shape"),
         (changed(shape=[2**70]), "inputs[0].shape"),
+        (changed(shape=[1] * 33), "inputs[0].shape has 33 dims; the limit is 32"),
         (changed(shape=[1, 3]), "1 elements; its shape [1, 3] needs 3"),
         (changed(data=[5]), "element 0 is not a string"),
         (changed(data=["\ud800"]), "surrogate"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from google.protobuf import json_format
 from hypothesis import given
@@ -12,8 +15,9 @@ from tritonclient.grpc import service_pb2 as pb
 from voxrepo.edge.compression import coding_for
 from voxrepo.edge.engine_client import is_from_engine
 from voxrepo.edge.engine_errors import clean, engine_error
-from voxrepo.edge.table import Problem
-from voxrepo.edge.views import add_problems, describe_voice, plain, plain_settings
+from voxrepo.edge.options import EdgeOptions, edge_command, parse_options
+from voxrepo.edge.table import EdgeTable, Problem
+from voxrepo.edge.views import correct_index, describe_voice, plain, plain_settings
 from voxrepo.edge.wire import serialize_response, serialize_stream_response
 from voxrepo_contract.errors import Internal, InvalidArgument, Unavailable
 
@@ -103,25 +107,55 @@ def test_clients_see_all_inputs_but_the_text_as_optional_and_the_voices_properti
     }
 
 
-def test_problems_join_the_index_without_hiding_what_is_served() -> None:
+@pytest.mark.parametrize("ready_only", [False, True])
+def test_the_index_never_calls_ready_what_is_not_served(ready_only: bool) -> None:
     index = pb.RepositoryIndexResponse()
-    index.models.add(name="a", version="1", state="READY")
-    index.models.add(name="b", version="2", state="UNAVAILABLE", reason="unloaded")
-    index.models.add(name="c")
-    add_problems(
-        index,
-        [
-            Problem(model="a", version=2, reason="bad sha"),
-            Problem(model="b", version=2, reason="bad yaml"),
-            Problem(model="c", reason="no stage.yaml"),
-        ],
-    )
-    assert [(m.name, m.version, m.state, m.reason) for m in index.models] == [
-        ("a", "1", "READY", ""),
-        ("b", "2", "UNAVAILABLE", "bad yaml"),
-        ("c", "", "UNAVAILABLE", "no stage.yaml"),
-        ("a", "2", "UNAVAILABLE", "bad sha"),
+    index.models.add(name="good", version="1", state="READY")
+    index.models.add(name="mute", version="1", state="READY")
+    index.models.add(name="coming", version="1", state="READY")
+    index.models.add(name="unloaded", version="2", state="UNAVAILABLE", reason="unloaded")
+    problems = [
+        Problem(model="mute", reason="silent"),
+        Problem(model="unloaded", reason="bad yaml"),
+        Problem(model="unseen", reason="no stage.yaml"),
     ]
+    table = EdgeTable(generation=1, loading=["coming"], problems=problems)
+    correct_index(index, table, ready_only=ready_only)
+    expected = [
+        ("good", "1", "READY", ""),
+        ("mute", "1", "UNAVAILABLE", "silent"),
+        ("coming", "1", "LOADING", ""),
+        ("unloaded", "2", "UNAVAILABLE", "bad yaml"),
+        ("unseen", "", "UNAVAILABLE", "no stage.yaml"),
+    ]
+    found = [(m.name, m.version, m.state, m.reason) for m in index.models]
+    assert found == [entry for entry in expected if not ready_only or entry[2] == "READY"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        EdgeOptions(engine="unix:/run/e.sock:1", table=Path("/state/table.json")),
+        EdgeOptions(
+            engine="unix:/run/e.sock:1",
+            table=Path("/mit Leerzeichen/table.json"),
+            host="-",
+            http_port=0,
+            grpc_port=1,
+            metrics_port=2,
+            engine_metrics_url="http://127.0.0.1:3/metrics",
+            drain_timeout_s=0.25,
+            ready_file=Path("-ready.json"),
+            max_body_bytes=4,
+            max_engine_calls=5,
+            log_text=True,
+        ),
+    ],
+)
+def test_the_edge_reads_the_command_line_that_is_written_for_it(options: EdgeOptions) -> None:
+    program, *rest = edge_command(options)
+    assert (program, rest[:2]) == (sys.executable, ["-m", "voxrepo.edge"])
+    assert parse_options(rest[2:]) == options
 
 
 def test_messages_become_json_that_protobuf_reads_back() -> None:

@@ -153,8 +153,8 @@ def test_refuses_an_unknown_speaker_and_lists_twenty_names() -> None:
     assert "s20" not in str(caught.value)
 
 
-def test_refuses_a_speaker_where_the_voice_has_one() -> None:
-    with pytest.raises(InvalidArgument, match="one speaker"):
+def test_names_the_only_speaker_of_a_voice() -> None:
+    with pytest.raises(InvalidArgument, match="unknown speaker 'bob'; voice 'en-test' has: default"):
         check_voice_request(request(speaker=b"bob"), voice("en-test"))
 
 

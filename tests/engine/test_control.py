@@ -25,6 +25,7 @@ class FakeClient:
         self.ready = True
         self.answer: tuple[Any, Any] | None = None
         self.sent: dict[str, Any] = {}
+        self.closed = False
 
     def is_server_live(self, client_timeout: float) -> bool:
         return self.live.pop(0) if self.live else False
@@ -39,12 +40,13 @@ class FakeClient:
         return self.ready
 
     def async_infer(self, model: str, inputs: list[Any], callback: Callable[[Any, Any], None]) -> None:
+        self.callback = callback
         self.sent = {tensor.name(): (tensor.datatype(), tensor.shape()) for tensor in inputs}
         if self.answer is not None:
             callback(*self.answer)
 
     def close(self) -> None:
-        pass
+        self.closed = True
 
 
 @pytest.fixture
@@ -154,3 +156,16 @@ def test_a_probe_without_an_answer_ends(control: EngineControl, monkeypatch: pyt
     monkeypatch.setattr(control_module, "PROBE_TIMEOUT_S", 0.05)
     with pytest.raises(Unavailable, match=r"no answer to the probe text within 0\.05 s"):
         control.probe_voice(voice_spec())
+
+
+def test_a_probe_that_was_given_up_is_not_cancelled_by_closing(
+    control: EngineControl, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(control_module, "PROBE_TIMEOUT_S", 0.05)
+    with control, pytest.raises(Unavailable):
+        control.probe_voice(voice_spec())
+    assert not client.closed
+    client.callback(spoken(20_000), None)
+    with control:
+        pass
+    assert client.closed

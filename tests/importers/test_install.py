@@ -135,6 +135,17 @@ def test_a_failure_after_two_of_three_stages_leaves_nothing(layout: Layout, monk
     assert snapshot(layout) == {}
 
 
+def test_a_faster_import_of_the_same_name_is_not_touched(layout: Layout, monkeypatch: pytest.MonkeyPatch):
+    def is_overtaken(onnx_file: Path, config_file: Path, out: Path, **options: Any) -> PiperImport:
+        make_voice(layout, "new")
+        return cut(onnx_file, config_file, out, **options)
+
+    monkeypatch.setattr(install, "import_piper", is_overtaken)
+    with pytest.raises(AlreadyExists, match=r"new.text_frontend has a version 1 already"):
+        run(layout)
+    assert set(take_inventory(layout).voices) == {"new"}
+
+
 def test_a_voice_that_is_there_is_not_touched(layout: Layout):
     make_voice(layout, "new")
     before = snapshot(layout)

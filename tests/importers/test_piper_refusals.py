@@ -156,7 +156,7 @@ def test_refuses_a_file_that_is_not_onnx(content: bytes, tmp_path: Path):
 
 
 def test_refuses_a_missing_graph_and_a_folder(tmp_path: Path):
-    refusal(VoiceFiles(tmp_path / "no.onnx", joe().config_file), tmp_path / "out", ConfigError, "is missing")
+    refusal(VoiceFiles(tmp_path / "no.onnx", joe().config_file), tmp_path / "out", ConfigError, "no such file")
     refusal(VoiceFiles(tmp_path, joe().config_file), tmp_path / "out", ConfigError, "not a file")
 
 

@@ -67,6 +67,12 @@ def test_a_child_that_leaves_when_asked_is_not_killed(start: StartChild):
     assert child.last_words() == "leaving"
 
 
+def test_a_child_that_ends_with_an_error_when_asked_is_told_apart(start: StartChild):
+    child = start(POLITE.replace("sys.exit(0)", "sys.exit(1)"))
+    assert child.stop(10) is False
+    assert child.exit_code == 1
+
+
 def test_a_child_that_ignores_the_request_is_killed_after_the_time_given(start: StartChild):
     child = start(DEAF)
     begin = time.monotonic()

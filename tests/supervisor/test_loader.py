@@ -24,6 +24,7 @@ class FakeEngine:
     refused: ClassVar[set[str]] = set()
     mute: ClassVar[set[str]] = set()
     loaded: ClassVar[list[str]] = []
+    unloaded: ClassVar[list[str]] = []
     probed: ClassVar[list[str]] = []
     lock: ClassVar[threading.Lock] = threading.Lock()
 
@@ -44,6 +45,10 @@ class FakeEngine:
         with self.lock:
             self.loaded.append(model)
 
+    def unload(self, model: str) -> None:
+        with self.lock:
+            self.unloaded.append(model)
+
     def probe_voice(self, spec: VoiceSpec) -> None:
         with self.lock:
             assert set(spec.stage_models().values()) | {spec.voice} <= set(self.loaded)
@@ -54,7 +59,7 @@ class FakeEngine:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
-    for group in (FakeEngine.refused, FakeEngine.mute, FakeEngine.loaded, FakeEngine.probed):
+    for group in (FakeEngine.refused, FakeEngine.mute, FakeEngine.loaded, FakeEngine.unloaded, FakeEngine.probed):
         group.clear()
     monkeypatch.setattr(loader, "EngineControl", FakeEngine)
     return FakeEngine
@@ -113,6 +118,7 @@ def test_a_voice_that_does_not_speak_is_not_offered(engine: type[FakeEngine], in
     statuses = load_everything("unix:/engine", inventory)
     assert statuses["two"].state == "failed"
     assert "silent" in statuses["two"].reason
+    assert engine.unloaded == ["two"]
     assert statuses["one"].state == "ready"
 
 

@@ -13,12 +13,16 @@ import typer
 from pydantic import BaseModel
 from rich.console import Console
 from rich.text import Text
+from voxrepo_client import InvalidRequest, VoxrepoClientError
 
 from voxrepo.repository.layout import Layout
 from voxrepo_contract.errors import VoxrepoError
 
 console = Console(stderr=True, highlight=False)
 """Messages and progress go to stderr, results to stdout."""
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
 
 RootOption = Annotated[
     Path,
@@ -29,6 +33,13 @@ RootOption = Annotated[
 StateOption = Annotated[
     Path | None,
     typer.Option("--state-dir", envvar="VOXREPO_STATE_DIR", help="Run-time state.", show_default="<root>/.voxrepo"),
+]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="VOXREPO_URL",
+        help="grpc://host:port or http://host:port; without a scheme gRPC. Default: grpc://localhost:8001.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -46,10 +57,17 @@ def print_json(value: BaseModel | dict[str, Any] | list[Any]) -> None:
     sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
-def fail(message: str, code: int = 1) -> typer.Exit:
+def fail(message: str, code: int = EXIT_FAILED) -> typer.Exit:
     """Show an error in one sentence; returns the exception to raise."""
     console.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
     return typer.Exit(code)
+
+
+def fail_client(error: VoxrepoClientError) -> typer.Exit:
+    """:func:`fail` for an error of the client library."""
+    # without a code it was refused on this side: an option that cannot be sent
+    usage = isinstance(error, InvalidRequest) and error.code is None
+    return fail(error.message, EXIT_USAGE if usage else EXIT_FAILED)
 
 
 def shows_errors(function: FunctionT) -> FunctionT:

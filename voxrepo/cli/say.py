@@ -17,12 +17,10 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from voxrepo_client import InvalidRequest, Speech, Voice, VoxrepoClientError, list_voices, synthesize_long
 from voxrepo_client.speech import FORMATS, format_of
 
-from voxrepo.cli.output import console, fail, print_json
+from voxrepo.cli.output import EXIT_FAILED, EXIT_USAGE, UrlOption, console, fail, fail_client, print_json
 
 STDIO = "-"
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 
@@ -142,13 +140,7 @@ def say(
         Path | None, typer.Option("--file", metavar="FILE", help="Read the text from a UTF-8 file.")
     ] = None,
     voice: Annotated[str | None, typer.Option(help="Voice; may be left out where the server has only one.")] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="VOXREPO_URL",
-            help="grpc://host:port or http://host:port; without a scheme gRPC. Default: grpc://localhost:8001.",
-        ),
-    ] = None,
+    url: UrlOption = None,
     speed: Annotated[float, typer.Option(help="0.25 to 4; 2 is twice as fast.")] = 1.0,
     speaker: Annotated[str | None, typer.Option(help="Speaker of a voice that has several.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, text and versions: same audio.")] = None,
@@ -197,9 +189,7 @@ def say(
     except _UsageError as error:
         raise fail(str(error), EXIT_USAGE) from error
     except VoxrepoClientError as error:
-        # without a code it was refused on this side: an option that cannot be sent
-        usage = isinstance(error, InvalidRequest) and error.code is None
-        raise fail(str(error), EXIT_USAGE if usage else EXIT_FAILED) from error
+        raise fail_client(error) from error
     except BrokenPipeError:
         # the reader of stdout has gone; keep the interpreter from trying to flush once more at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
@@ -20,9 +19,10 @@ from rich.text import Text
 
 from voxrepo.cli.output import JsonOption, RootOption, StateOption, console, fail, layout_of, print_json, shows_errors
 from voxrepo.repository.layout import Layout
-from voxrepo.supervisor.server import ServeOptions, Server
+from voxrepo.supervisor.options import ServeOptions
+from voxrepo.supervisor.server import Server
 from voxrepo.supervisor.state import ServerState, StateFolder, process_of
-from voxrepo_contract.errors import NotFound, Unavailable
+from voxrepo_contract.errors import NotFound, PermissionDenied, Unavailable
 
 BACKGROUND_START_TIMEOUT_S = 300.0
 _SERVING = ("ready", "degraded")
@@ -56,7 +56,10 @@ def serve(
         Path | None, typer.Option(envvar="VOXREPO_ENGINE", help="A tritonserver to use instead of the wheel's.")
     ] = None,
     drain_timeout_s: Annotated[
-        float, typer.Option("--drain-timeout", envvar="VOXREPO_DRAIN_TIMEOUT", min=0, help="Seconds at shut-down.")
+        float,
+        typer.Option(
+            "--drain-timeout", envvar="VOXREPO_DRAIN_TIMEOUT", min=0, max=86_400, help="Seconds at shut-down."
+        ),
     ] = 30.0,
     callables: Annotated[
         bool, typer.Option("--callables", help="Let PyTriton bind Python functions (loopback, token).")
@@ -171,8 +174,12 @@ def stop(
     process = process_of(state)
     if process is None:
         return
-    with contextlib.suppress(psutil.NoSuchProcess):
+    try:
         process.send_signal(signal.SIGTERM)
+    except psutil.AccessDenied as error:
+        raise PermissionDenied(f"pid {state.pid} belongs to another user; stop it as that user") from error
+    except psutil.NoSuchProcess:
+        return
     with console.status("waiting for requests in flight"):
         try:
             process.wait(timeout_s)

@@ -10,7 +10,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from voxrepo.cli.output import JsonOption, RootOption, console, layout_of, print_json, shows_errors
-from voxrepo.importers.install import ImportedVoice, default_piper_voice, install_piper_voice
+from voxrepo.importers.install import ImportedVoice, PiperSource, default_piper_voice, install_piper_voice
+from voxrepo_contract.errors import InvalidArgument
 
 app = typer.Typer(no_args_is_help=True, help="Bring voices into the repository.")
 importers = typer.Typer(no_args_is_help=True, help="Import a voice from another project's format.")
@@ -40,10 +41,10 @@ def piper(
         console.print(f"{name} is there already", markup=False)
         return
     if voice_onnx is None:
+        if config is not None or licence:
+            raise InvalidArgument("--config and --licence belong to a voice of yours; name its VOICE.onnx")
         source = default_piper_voice()
     else:
-        from voxrepo.importers.install import PiperSource
-
         source = PiperSource(voice_onnx, config or Path(f"{voice_onnx}.json"), licence)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:

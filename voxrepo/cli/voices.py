@@ -10,12 +10,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from voxrepo_client import InvalidRequest, VoiceInfo, VoxrepoClientError, list_voices
+from voxrepo_client import VoiceInfo, VoxrepoClientError, list_voices
 
-from voxrepo.cli.output import JsonOption, console, fail, print_json
+from voxrepo.cli.output import JsonOption, UrlOption, console, fail_client, print_json
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
 _SHOWN_SPEAKERS = 4
 
 
@@ -38,13 +36,7 @@ def _table(voices: Sequence[VoiceInfo]) -> Table:
 
 
 def voices(
-    url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="VOXREPO_URL",
-            help="grpc://host:port or http://host:port; without a scheme gRPC. Default: grpc://localhost:8001.",
-        ),
-    ] = None,
+    url: UrlOption = None,
     timeout_s: Annotated[float, typer.Option(help="Limit for each call, in seconds.")] = 10.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,8 +47,7 @@ def voices(
     try:
         found = list_voices(url, timeout_s=timeout_s)
     except VoxrepoClientError as error:
-        usage = isinstance(error, InvalidRequest) and error.code is None
-        raise fail(str(error), EXIT_USAGE if usage else EXIT_FAILED) from error
+        raise fail_client(error) from error
     if as_json:
         print_json([dataclasses.asdict(voice) for voice in found])
     elif not found:

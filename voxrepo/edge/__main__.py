@@ -23,7 +23,12 @@ def client_is_there(record: logging.LogRecord) -> bool:
 
 
 def main() -> int:
-    """Run; returns the exit status: 0 after a stop, 2 if the options, the table or the ports are wrong."""
+    """Run.
+
+    Returns:
+        exit status: 0 after a stop, 1 after one that cut requests off, 2 if the options, the table or the ports are
+        wrong.
+    """
     die_with_parent()
     # imported late: the parent may end while the imports run, and this takes most of the start
     from voxrepo.edge.app import serve
@@ -37,11 +42,11 @@ def main() -> int:
     logging.getLogger("grpc._cython.cygrpc").addFilter(client_is_there)
     options = parse_options(sys.argv[1:])
     try:
-        asyncio.run(serve(options))
+        drained = asyncio.run(serve(options))
     except (ConfigError, CannotListen) as error:
         print(f"voxrepo edge: {error.message}", file=sys.stderr)  # noqa: T201
         return 2
-    return 0
+    return 0 if drained else 1
 
 
 if __name__ == "__main__":

@@ -122,14 +122,19 @@ class Edge:
         except OSError as error:
             log.error("%s cannot be written: %s", self._options.ready_file, error.strerror)
 
-    async def stop(self) -> None:
-        """Refuse new requests, let running ones and engine calls end, then close everything."""
+    async def stop(self) -> bool:
+        """Refuse new requests, let running ones and engine calls end, then close everything.
+
+        Returns:
+            whether all ended within the drain timeout; what did not was cut off.
+        """
         ends_s = time.monotonic() + self._options.drain_timeout_s
         self.plane.stopped.set()
         if self._http_site is not None:
             await self._http_site.stop()
         await self._grpc.stop(max(ends_s - time.monotonic(), 0))
-        if not await self._engine.drain(ends_s - time.monotonic()):
+        drained = await self._engine.drain(ends_s - time.monotonic())
+        if not drained:
             running = self._engine.gates.total(lambda gate: gate.running)
             log.warning("%d engine calls still run after %g s", running, self._options.drain_timeout_s)
         await self._http.cleanup()
@@ -137,10 +142,14 @@ class Edge:
             self._follower.cancel()
         await self._metrics.cleanup()
         await self._engine.close()
+        return drained
 
 
-async def serve(options: EdgeOptions) -> None:
+async def serve(options: EdgeOptions) -> bool:
     """Run an edge until SIGTERM or SIGINT.
+
+    Returns:
+        whether all requests ended within the drain timeout.
 
     Raises:
         ConfigError: the table cannot be read.
@@ -157,4 +166,5 @@ async def serve(options: EdgeOptions) -> None:
         await stop.wait()
         log.info("stopping")
     finally:
-        await edge.stop()
+        drained = await edge.stop()
+    return drained

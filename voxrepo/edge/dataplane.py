@@ -105,20 +105,19 @@ class DataPlane:
         response = await self._engine_infer(call.request, record, voice)
         return self._voice_response(response, request.id, call, voice, record)
 
-    def _refuse_if_not_served(self, name: str) -> None:
-        """Say why a model of the repository cannot be called now, whatever the engine thinks of it.
-
-        Raises:
-            Unavailable: it is still loading, or something is wrong with it.
-        """
+    def _unserved(self, name: str) -> Unavailable | None:
+        """Why a model of the repository cannot be called now, whatever the engine thinks of it."""
         table = self._tables.table
         if name in table.loading:
-            raise Unavailable(f"{name} is loading; try again in a moment")
+            return Unavailable(f"{name} is loading; try again in a moment")
         if any(problem.model == name for problem in table.problems):
-            raise Unavailable(f"{name} is not served: something is wrong with it; `voxrepo status` says what")
+            return Unavailable(f"{name} is not served: something is wrong with it; `voxrepo status` says what")
+        return None
 
     async def _infer_other(self, request: Any, record: RequestRecord) -> Any:
-        self._refuse_if_not_served(request.model_name)
+        unserved = self._unserved(request.model_name)
+        if unserved is not None:
+            raise unserved
         refuse_shared_memory(request)
         timeout_us = timeout_us_of(request.parameters)
         if timeout_us is not None:
@@ -146,7 +145,7 @@ class DataPlane:
             return error
         if voice is not None:
             return Unavailable(f"voice {voice.name!r} is not loaded at the moment: {error.message}")
-        return self._unknown_model(name, version)
+        return self._unserved(name) or self._unknown_model(name, version)
 
     def _unknown_model(self, name: str, version: str) -> NotFound:
         voices = sorted(self.voices)
@@ -199,8 +198,8 @@ class DataPlane:
             return False
 
     async def model_ready(self, name: str, version: str, timeout_s: float | None = None) -> bool:
-        """Whether the engine says that the model is ready; false for unknown models and versions."""
-        if self.stopped.is_set() or name in self._tables.table.loading:
+        """Whether the model is served and the engine says that it is ready; false for unknown models and versions."""
+        if self.stopped.is_set() or self._unserved(name) is not None:
             return False
         try:
             self._check_version(name, version)
@@ -232,13 +231,12 @@ class DataPlane:
         try:
             return await self._manage("ModelStatistics", request, timeout_s, name, version)
         except InvalidArgument as error:  # the engine's answer to names it does not know, in this call only
-            raise self._unknown_model(name, version) from error
+            raise self._unserved(name) or self._unknown_model(name, version) from error
 
     async def index(self, ready_only: bool, timeout_s: float | None = None) -> Any:
-        """``RepositoryIndexResponse``: the engine's models, and those that were refused before it saw them."""
+        """``RepositoryIndexResponse``: the engine's models, corrected by what is not served."""
         response = await self._manage("RepositoryIndex", pb.RepositoryIndexRequest(ready=ready_only), timeout_s)
-        if not ready_only:
-            views.add_problems(response, self._tables.table.problems)
+        views.correct_index(response, self._tables.table, ready_only=ready_only)
         return response
 
     async def trace_settings(self, name: str, timeout_s: float | None = None) -> Any:

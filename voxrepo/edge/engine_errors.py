@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from voxrepo.metrics.accounting import masked_text
 from voxrepo_contract.errors import (
     AlreadyExists,
     Internal,
@@ -52,7 +53,7 @@ def engine_error(code: str, text: str, *, from_engine: bool, request_id: str) ->
         return Unavailable(UNREACHABLE)
     kind = _PASSED.get(code)
     if kind is None:
-        return Internal(f"internal error, id {request_id}; see the server's log")
+        return Internal(masked_text(request_id))
     if _QUEUE_FULL in text:
         return Unavailable("the queue is full; try again in a moment")
     return kind(clean(text) or f"the engine answered {code}")

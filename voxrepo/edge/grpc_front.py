@@ -7,7 +7,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from tritonclient.grpc import service_pb2 as pb
 
@@ -15,8 +14,8 @@ from voxrepo.edge import views
 from voxrepo.edge.dataplane import DataPlane
 from voxrepo.edge.engine_client import SERVICE
 from voxrepo.edge.grpc_stream import serve_stream
-from voxrepo.edge.statuses import grpc_status, masking
-from voxrepo.edge.wire import serialize_response
+from voxrepo.edge.statuses import grpc_status, masking, retry_after_s
+from voxrepo.edge.wire import parsed, serialize_response
 from voxrepo.metrics.accounting import Accountant
 from voxrepo_contract.errors import InvalidArgument, PermissionDenied, VoxrepoError
 
@@ -33,23 +32,14 @@ _REFUSED = (
     "CudaSharedMemoryRegister",
     "CudaSharedMemoryUnregister",
 )
+MAX_PENDING_CALLS = 10_000
+"""Some 10 kB each; a storm of clients that give up within milliseconds leaves thousands of them on a busy machine."""
+
 _SERVING, _NOT_SERVING = 1, 2
 _UNLIMITED = -1
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
 Call = Callable[[bytes, Any], Awaitable[bytes]]
-
-
-def parsed(kind: Any, raw: bytes) -> Any:
-    """Parse a request message.
-
-    Raises:
-        InvalidArgument: the bytes are no such message.
-    """
-    try:
-        return kind.FromString(raw)
-    except DecodeError as error:
-        raise InvalidArgument(f"the message is not a valid {kind.DESCRIPTOR.name}") from error
 
 
 def control_refused(method: str) -> PermissionDenied:
@@ -73,7 +63,8 @@ def _unary(method: str, kind: Any, handler: Handler) -> grpc.RpcMethodHandler:
 
 async def _abort(context: Any, error: VoxrepoError) -> bytes:
     code, text = grpc_status(error)
-    await context.abort(code, text)
+    seconds = retry_after_s(error)
+    await context.abort(code, text, () if seconds is None else (("retry-after", str(seconds)),))
     raise AssertionError("abort returns never")
 
 
@@ -95,6 +86,10 @@ class GrpcFront:
                 ("grpc.max_send_message_length", _UNLIMITED),
                 # without this a second server could take half of the connections of the first, unnoticed
                 ("grpc.so_reuseport", 0),
+                # calls that gRPC's core holds until this process takes them: beyond 1000 it would cancel new ones at
+                # once, and those of clients that left count until they are taken
+                ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),
+                ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING_CALLS),
             )
         )
         self._server.add_generic_rpc_handlers(

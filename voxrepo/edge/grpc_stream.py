@@ -7,15 +7,14 @@ import logging
 from typing import Any
 
 import grpc.aio
-from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2 as pb
 
 from voxrepo.edge.dataplane import DataPlane
 from voxrepo.edge.parameters import EMPTY_FINAL_PARAMETER
 from voxrepo.edge.statuses import grpc_status
-from voxrepo.edge.wire import serialize_stream_response
+from voxrepo.edge.wire import parsed, serialize_stream_response
 from voxrepo.metrics.accounting import Accountant
-from voxrepo_contract.errors import InvalidArgument, VoxrepoError
+from voxrepo_contract.errors import VoxrepoError
 
 log = logging.getLogger(__name__)
 
@@ -26,15 +25,12 @@ MAX_CONCURRENT = 16
 _FINAL_PARAMETER = "triton_final_response"
 
 
-async def _answer(raw: bytes, deadline_s: float | None, plane: DataPlane, accountant: Accountant) -> bytes:
+async def _answer(raw: bytes, left_s: float | None, plane: DataPlane, accountant: Accountant) -> bytes:
     """Serialised ``ModelStreamInferResponse`` to one request; errors are told in it."""
     try:
         with accountant.request("", PROTOCOL) as record:
-            record.limit(deadline_s)
-            try:
-                request = pb.ModelInferRequest.FromString(raw)
-            except DecodeError as error:
-                raise InvalidArgument("the message is not a valid ModelInferRequest") from error
+            record.limit(left_s)
+            request = parsed(pb.ModelInferRequest, raw)
             record.model = request.model_name
             request.parameters.pop(EMPTY_FINAL_PARAMETER, None)
             response = await plane.infer(request, record)

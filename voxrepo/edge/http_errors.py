@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable
 from aiohttp import http_exceptions, web
 
 from voxrepo.edge import jsonbody
-from voxrepo.edge.statuses import masking
-from voxrepo_contract.errors import DeadlineExceeded, InvalidArgument, Unavailable, VoxrepoError
+from voxrepo.edge.statuses import masking, retry_after_s
+from voxrepo_contract.errors import InvalidArgument, VoxrepoError
 
-RETRY_AFTER_S = 1
 MAX_BODY_BYTES: web.AppKey[int] = web.AppKey("max_body_bytes", int)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -25,9 +24,8 @@ def error_response(status: int, text: str, headers: dict[str, str] | None = None
 
 def response_of(error: VoxrepoError) -> web.Response:
     """The answer to one of our errors."""
-    headers = None
-    if isinstance(error, Unavailable) and not isinstance(error, DeadlineExceeded):
-        headers = {"Retry-After": str(RETRY_AFTER_S)}
+    seconds = retry_after_s(error)
+    headers = None if seconds is None else {"Retry-After": str(seconds)}
     return error_response(error.http_status, error.message, headers)
 
 

@@ -19,6 +19,9 @@ from voxrepo_contract.errors import Internal, InvalidArgument
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 
+MAX_RANK = 32
+"""Dims of a shape, as many as numpy knows. The product of a million of them would take minutes."""
+
 _REQUEST_KEYS = {"id", "inputs", "outputs", "parameters"}
 _INPUT_KEYS = {"name", "shape", "datatype", "data", "parameters"}
 _OUTPUT_KEYS = {"name", "parameters"}
@@ -104,6 +107,8 @@ def _shape(value: object, where: str) -> list[int]:
     for dim in dims:
         if isinstance(dim, bool) or not isinstance(dim, int) or not 0 <= dim <= INT64_MAX:
             raise InvalidArgument(f"{where}.shape is {shown(dims)}; it must hold whole numbers from 0")
+    if len(dims) > MAX_RANK:
+        raise InvalidArgument(f"{where}.shape has {len(dims)} dims; the limit is {MAX_RANK}")
     return dims
 
 

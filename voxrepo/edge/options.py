@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,18 @@ class EdgeOptions:
     max_body_bytes: int = DEFAULT_MAX_BODY_BYTES
     max_engine_calls: int = MAX_CALLS
     log_text: bool = False
+
+
+def edge_command(options: EdgeOptions) -> list[str]:
+    """The command line of an edge process; :func:`parse_options` reads it back."""
+    command = [sys.executable, "-m", "voxrepo.edge"]
+    for name, value in vars(options).items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            command.append(flag)
+        elif value is not None and value is not False:
+            command.append(f"{flag}={value}")
+    return command
 
 
 def _port(value: str) -> int:

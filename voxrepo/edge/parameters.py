@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from voxrepo_contract.errors import InvalidArgument, NotFound
-from voxrepo_contract.tensors import VOICE_INPUTS
+from voxrepo_contract.tensors import NOISE_SCALE_MAX, VOICE_INPUTS
 
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 UINT64_MAX = 2**64 - 1
 
-NOISE_MAX = 2.0
 ROUTING_KEY_MAX_CHARS = 256
 STABLE_ARM = "stable"
 EMPTY_FINAL_PARAMETER = "triton_enable_empty_final_response"
@@ -102,10 +101,12 @@ class VoiceParameters:
 
 def _noise(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidArgument(f"parameter {name!r} is {shown(value)}; it must be a number from 0 to {NOISE_MAX:g}")
+        raise InvalidArgument(
+            f"parameter {name!r} is {shown(value)}; it must be a number from 0 to {NOISE_SCALE_MAX:g}"
+        )
     number = float(value)
-    if not math.isfinite(number) or not 0 <= number <= NOISE_MAX:
-        raise InvalidArgument(f"parameter {name!r} is {number:g}; it must be from 0 to {NOISE_MAX:g}")
+    if not math.isfinite(number) or not 0 <= number <= NOISE_SCALE_MAX:
+        raise InvalidArgument(f"parameter {name!r} is {number:g}; it must be from 0 to {NOISE_SCALE_MAX:g}")
     return number
 
 

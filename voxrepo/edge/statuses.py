@@ -1,4 +1,4 @@
-"""Errors that are not inferences' own, and the gRPC codes of all errors."""
+"""What the doors answer to errors: gRPC codes, when to try again, and a mask for what nobody foresaw."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from contextlib import contextmanager
 import grpc
 
 from voxrepo.metrics.accounting import masked_text, new_request_id
-from voxrepo_contract.errors import Internal, VoxrepoError
+from voxrepo_contract.errors import DeadlineExceeded, Internal, Unavailable, VoxrepoError
 
 log = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 1
 
 MAX_ASCII_CHARS = 4000
 MAX_OTHER_CHARS = 800
@@ -25,6 +27,12 @@ def grpc_status(error: VoxrepoError) -> tuple[grpc.StatusCode, str]:
     if len(text) > limit:
         text = text[: limit - 3] + "..."
     return grpc.StatusCode[error.grpc_code], text
+
+
+def retry_after_s(error: VoxrepoError) -> int | None:
+    """Seconds after which a caller that was turned away may try again; None for other errors."""
+    turned_away = isinstance(error, Unavailable) and not isinstance(error, DeadlineExceeded)
+    return RETRY_AFTER_S if turned_away else None
 
 
 @contextmanager

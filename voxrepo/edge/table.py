@@ -26,7 +26,7 @@ class VoiceEntry(StrictModel):
         name: model name that clients call.
         language: language tag of the voice, such as ``en-US``.
         sample_rate_hz: rate of the audio.
-        speakers: names that the input ``speaker`` may have; empty for a voice with one speaker.
+        speakers: names that the input ``speaker`` may have, the default first.
         max_text_chars: longest text, in Unicode code points.
         speed_min: slowest accepted ``speed``.
         speed_max: fastest accepted ``speed``.
@@ -36,11 +36,11 @@ class VoiceEntry(StrictModel):
     name: str
     language: str
     sample_rate_hz: Annotated[int, Field(ge=1)]
-    speakers: list[str] = Field(default_factory=list)
-    max_text_chars: Annotated[int, Field(ge=1)] = 4096
-    speed_min: Annotated[float, Field(gt=0)] = 0.25
-    speed_max: Annotated[float, Field(gt=0)] = 4.0
-    versions: dict[str, int] = Field(default_factory=dict)
+    speakers: list[str] = Field(min_length=1)
+    max_text_chars: Annotated[int, Field(ge=1)]
+    speed_min: Annotated[float, Field(gt=0)]
+    speed_max: Annotated[float, Field(gt=0)]
+    versions: dict[str, int]
 
     @model_validator(mode="after")
     def _range_is_not_empty(self) -> VoiceEntry:
@@ -50,10 +50,9 @@ class VoiceEntry(StrictModel):
 
 
 class Problem(StrictModel):
-    """A model that is in the repository but not served, and why. ``version`` is None for the whole model."""
+    """A model that is in the repository but not served, and why."""
 
     model: str
-    version: int | None = None
     reason: str
 
 

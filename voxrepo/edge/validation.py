@@ -223,13 +223,8 @@ def _check_speed(speed: float, voice: VoiceEntry) -> None:
 
 
 def _check_speaker(speaker: str, voice: VoiceEntry) -> None:
-    if not speaker or speaker in voice.speakers:
-        return
-    if not voice.speakers:
-        raise InvalidArgument(
-            f"input 'speaker' is {shown(speaker)}; voice {voice.name!r} has one speaker: leave the input out"
-        )
-    raise InvalidArgument(f"unknown speaker {shown(speaker)}; voice {voice.name!r} has: {_names(voice.speakers)}")
+    if speaker and speaker not in voice.speakers:
+        raise InvalidArgument(f"unknown speaker {shown(speaker)}; voice {voice.name!r} has: {_names(voice.speakers)}")
 
 
 def _check_seed(seed: int) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
 from importlib import metadata
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 from tritonclient.grpc import service_pb2 as pb
 
-from voxrepo.edge.table import Problem, VoiceEntry
+from voxrepo.edge.table import EdgeTable, VoiceEntry
 from voxrepo_contract.tensors import TEXT
 
 SERVER_NAME = "voxrepo"
@@ -48,18 +47,20 @@ def describe_voice(response: Any, voice: VoiceEntry) -> None:
         response.config.parameters[f"voxrepo.{name}"].string_value = value
 
 
-def add_problems(index: Any, problems: Iterable[Problem]) -> None:
-    """Enter models that were refused before the engine saw them into its ``RepositoryIndexResponse``."""
-    for problem in problems:
-        version = "" if problem.version is None else str(problem.version)
-        for entry in index.models:
-            # an older version of the same model may well be served: only the refused one is marked
-            if entry.name == problem.model and entry.version in (version, "") and entry.state != "READY":
-                break
-        else:
-            entry = index.models.add()
-        entry.name, entry.version = problem.model, version
-        entry.state, entry.reason = "UNAVAILABLE", problem.reason
+def correct_index(index: Any, table: EdgeTable, *, ready_only: bool) -> None:
+    """Put what is not served, whatever the engine thinks of it, into its ``RepositoryIndexResponse``.
+
+    The engine has not seen what was refused before it loaded, and holds a voice for ready before it has spoken.
+    """
+    unserved = dict.fromkeys(table.loading, ("LOADING", ""))
+    unserved |= {problem.model: ("UNAVAILABLE", problem.reason) for problem in table.problems}
+    for name, (state, reason) in unserved.items():
+        for entry in [entry for entry in index.models if entry.name == name] or [index.models.add(name=name)]:
+            entry.state, entry.reason = state, reason
+    if ready_only:
+        ready = [entry for entry in index.models if entry.state == "READY"]
+        del index.models[:]
+        index.models.extend(ready)
 
 
 def plain(message: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Pure: responses with large tensors to bytes, faster than protobuf does it.
+"""Pure: protobuf messages from bytes and to bytes; responses with large tensors faster than protobuf does it.
 
 Protobuf's encoder takes about 0.5 ms for ten seconds of audio, ten times what the copy costs, because it builds the
 message back to front in a growing buffer. The tensors are therefore appended to the encoded rest of the message; the
@@ -9,9 +9,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
+from voxrepo_contract.errors import InvalidArgument
+
 # (field number << 3) | 2 for a field with a length
 _RAW_OUTPUT_CONTENTS = bytes([6 << 3 | 2])
 _INFER_RESPONSE = bytes([2 << 3 | 2])
+
+
+def parsed(kind: Any, raw: bytes) -> Any:
+    """Parse a request message.
+
+    Raises:
+        InvalidArgument: the bytes are no such message.
+    """
+    try:
+        return kind.FromString(raw)
+    except DecodeError as error:
+        raise InvalidArgument(f"the message is not a valid {kind.DESCRIPTOR.name}") from error
 
 
 def varint(value: int) -> bytes:

@@ -30,6 +30,7 @@ class EngineControl:
 
     def __init__(self, target: str) -> None:
         self._client = triton.InferenceServerClient(target)
+        self._probing: set[str] = set()
 
     def __enter__(self) -> EngineControl:
         return self
@@ -37,7 +38,9 @@ class EngineControl:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.close()
+        # closing cancels what still runs; a probe that was given up holds the client by its callback until it ends
+        if not self._probing:
+            self._client.close()
 
     def is_live(self) -> bool:
         """Whether the engine answers at all."""
@@ -102,8 +105,14 @@ class EngineControl:
             tensor.set_data_from_numpy(value)
             inputs.append(tensor)
         answers: list[tuple[object, InferenceServerException | None]] = []
+
+        def answered(result: object, error: InferenceServerException | None) -> None:
+            self._probing.discard(spec.voice)
+            answers.append((result, error))
+
         # never cancelled: on expiry the call is left to finish
-        self._client.async_infer(spec.voice, inputs, lambda result, error: answers.append((result, error)))
+        self._probing.add(spec.voice)
+        self._client.async_infer(spec.voice, inputs, answered)
         end = time.monotonic() + PROBE_TIMEOUT_S
         while not answers:
             if time.monotonic() > end:

@@ -30,9 +30,18 @@ def _base() -> Path:
     """First usable of the user's runtime directory and the temporary directory."""
     choices = [os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"]  # noqa: S108  checked for its owner below
     for choice in choices:
-        if choice and _PLAIN.match(choice) and len(choice) <= MAX_BASE_CHARS and os.access(choice, os.W_OK):
+        if (
+            choice
+            and _PLAIN.match(choice)
+            and len(choice) <= MAX_BASE_CHARS
+            and os.access(choice, os.W_OK)
+            and not os.statvfs(choice).f_flag & os.ST_NOEXEC
+        ):
             return Path(choice)
-    raise ConfigError("no writable runtime directory with a short, plain ASCII path; set TMPDIR to one, e.g. /var/tmp")
+    raise ConfigError(
+        "no writable runtime directory with a short, plain ASCII path from which programs may be run (not noexec); "
+        "set TMPDIR to one, e.g. /var/tmp"
+    )
 
 
 def server_key(layout: Layout) -> str:
@@ -100,8 +109,6 @@ class Workspace:
         if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
             raise ConfigError("belongs to another user; remove it or set TMPDIR to a directory of yours", file=parent)
         parent.chmod(0o700)
-        if os.statvfs(parent).f_flag & os.ST_NOEXEC:
-            raise ConfigError("programs cannot be run from here (noexec); set TMPDIR to another directory", file=parent)
         self.remove()
         try:
             python_backend = self.backends / "python"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shutil
@@ -118,10 +119,11 @@ def install_piper_voice(
     models = {stage: stage_model_name(name, stage) for stage in VOICE_STAGES}
     folders = (layout.ensembles / name, *(layout.model_repository / model for model in models.values()))
     for path in folders:
-        # anything in them is somebody's, and a failure below would remove it
+        # anything in them is somebody's
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise AlreadyExists(f"there is a voice {name} already ({path}); choose another --name or remove that one")
     placed: list[Path] = []
+    mine: list[Path] = []
     done = False
     staging: Path | None = None
     try:
@@ -136,7 +138,11 @@ def install_piper_voice(
             licence=source.licence or None,
             progress=progress,
         )
-        placed += [place_version(layout, models[stage], FIRST_VERSION, staging / stage) for stage in VOICE_STAGES]
+        for stage, model in models.items():
+            # from here on its folder is ours: where another import of this name was faster, this step fails
+            placed.append(place_version(layout, model, FIRST_VERSION, staging / stage))
+            mine.append(layout.model_repository / model)
+        mine.append(layout.ensembles / name)
         placed.append(write_voice(layout, voice_spec(name, made)))
         checked = check_voice(layout, name)
         placed += publish_configs(layout, checked, usable_cores())
@@ -145,8 +151,11 @@ def install_piper_voice(
         raise ConfigError(f"cannot be written: {error.strerror}", file=error.filename) from error
     finally:
         if not done:
-            for folder in folders:
+            for folder in mine:
                 shutil.rmtree(folder, ignore_errors=True)
+            for folder in folders:
+                with contextlib.suppress(OSError):  # it is not there, or not empty and so somebody's
+                    folder.rmdir()
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
     return ImportedVoice(name, tuple(placed), made, source.licence)

@@ -75,7 +75,7 @@ def import_piper(
         ConversionRefused: the graph cannot be cut, or its cut cannot be proved to be exact.
         AlreadyExists: ``out`` holds one of the stages already.
     """
-    if not onnx_file.is_file():
+    if not onnx_file.exists():  # said before its JSON is missed
         raise ConfigError("no such file; name the .onnx of a Piper voice", file=onnx_file)
     require_onnx()
     # onnx is optional: what needs it is imported only once it is known to be there

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from voxrepo_contract.errors import ConfigError
+from voxrepo_contract.tensors import NOISE_SCALE_MAX
 
 PAD, BOS, EOS = "_", "^", "$"
 """Symbols that Piper puts around phonemes: padding between ids, start and end of a sentence."""
@@ -39,9 +40,9 @@ class Espeak(_Section):
 class Inference(_Section):
     """The ``inference`` section; the defaults are Piper's own for files that leave them out."""
 
-    noise_scale: Annotated[float, Field(ge=0, le=2)] = 0.667
+    noise_scale: Annotated[float, Field(ge=0, le=NOISE_SCALE_MAX)] = 0.667
     length_scale: Annotated[float, Field(gt=0, le=4)] = 1.0
-    noise_w: Annotated[float, Field(ge=0, le=2)] = 0.8
+    noise_w: Annotated[float, Field(ge=0, le=NOISE_SCALE_MAX)] = 0.8
 
 
 class Language(_Section):

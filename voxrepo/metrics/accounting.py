@@ -143,7 +143,7 @@ class Accountant:
             raise
         except Exception as error:
             record.outcome, record.code = "failed", Internal.grpc_code
-            log.exception("request %s of model %r failed", record.id, record.model)
+            log.exception("request %s of model %r failed", record.id, record.model[:_MAX_LOGGED_CHARS])
             raise Internal(masked_text(record.id)) from error
         finally:
             self._metrics.in_flight.dec()

@@ -15,6 +15,7 @@ from voxrepo.repository.layout import Layout
 from voxrepo_contract import SCHEMA_VERSION, yamlfile
 from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.names import is_model_name, stage_model_name
+from voxrepo_contract.tensors import SPEED_MAX, SPEED_MIN
 from voxrepo_contract.yamlfile import StrictModel
 
 Count = Annotated[int, Field(ge=1, le=1024)]
@@ -62,13 +63,13 @@ class Limits(StrictModel):
 
     Attributes:
         max_text_chars: characters (Unicode code points) of one request.
-        speed_min: slowest speed.
-        speed_max: fastest speed.
+        speed_min: slowest speed, within the range that every voice can have.
+        speed_max: fastest speed, likewise.
     """
 
     max_text_chars: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
-    speed_min: Annotated[float, Field(ge=0.1, le=1)] = 0.25
-    speed_max: Annotated[float, Field(ge=1, le=10)] = 4.0
+    speed_min: Annotated[float, Field(ge=SPEED_MIN, le=1)] = SPEED_MIN
+    speed_max: Annotated[float, Field(ge=1, le=SPEED_MAX)] = SPEED_MAX
 
 
 class VoiceSpec(StrictModel):

@@ -64,17 +64,17 @@ class Child:
         """Ask it to end, wait, then kill its whole process group.
 
         Returns:
-            whether it ended by itself.
+            whether it ended in order, with exit code 0, or had ended before.
         """
-        clean = True
-        if self.is_running():
-            self._process.terminate()
-            try:
-                self._process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                clean = False
+        if not self.is_running():
+            self.kill()
+            return True
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+        code = self.exit_code
         self.kill()
-        return clean
+        return code == 0
 
     def kill(self) -> None:
         """Kill its process group and reap it."""

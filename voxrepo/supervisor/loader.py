@@ -69,11 +69,13 @@ def _bring_up_voice(control: EngineControl, spec: VoiceSpec, failures: dict[str,
         if reason:
             return f"stage {model} did not load: {reason}"
 
-    def load_and_probe() -> None:
-        control.load(spec.voice)
-        control.probe_voice(spec)
-
-    return _try(load_and_probe)
+    reason = _try(lambda: control.load(spec.voice))
+    if reason is not None:
+        return reason
+    reason = _try(lambda: control.probe_voice(spec))
+    if reason is not None:
+        _try(lambda: control.unload(spec.voice))  # or the engine would call it ready
+    return reason
 
 
 def _try(action: Callable[[], object]) -> str | None:

@@ -13,15 +13,13 @@ import os
 import secrets
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 import psutil
 
+from voxrepo.edge.options import EdgeOptions, edge_command
 from voxrepo.edge.table import write_table
 from voxrepo.engine.binary import find_engine
 from voxrepo.engine.command import RemoteControl, engine_command, engine_environment
@@ -30,10 +28,10 @@ from voxrepo.engine.sweep import sweep
 from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.check import Inventory, Problem, take_inventory
 from voxrepo.repository.cpu_plan import usable_cores
-from voxrepo.repository.layout import Layout
 from voxrepo.repository.publish import publish_configs
 from voxrepo.supervisor.child import Backoff, Child
 from voxrepo.supervisor.loader import edge_table, initial_statuses, load_everything
+from voxrepo.supervisor.options import ServeOptions
 from voxrepo.supervisor.state import ModelStatus, Phase, ServerState, StateFolder, remove_quietly
 from voxrepo_contract.errors import ConfigError, Unavailable, VoxrepoError
 
@@ -45,44 +43,21 @@ ENGINE_EXIT_MARGIN_S = 5.0
 WATCH_INTERVAL_S = 0.2
 
 
-@dataclass(frozen=True)
-class ServeOptions:
-    """What ``voxrepo serve`` was asked for.
-
-    Attributes:
-        layout: root and state folder.
-        host: address the edge listens on.
-        http_port: Open Inference HTTP; 0 takes any free port, likewise below.
-        grpc_port: Open Inference gRPC.
-        metrics_port: Prometheus.
-        engine: tritonserver to use instead of the wheel's.
-        drain_timeout_s: time for requests in flight at shut-down.
-        callables: open the engine's HTTP door on loopback for PyTriton's ``RemoteTriton``.
-        log_text: write the texts of requests to the edge's log.
-    """
-
-    layout: Layout
-    host: str = "127.0.0.1"
-    http_port: int = 8000
-    grpc_port: int = 8001
-    metrics_port: int = 8002
-    engine: Path | None = None
-    drain_timeout_s: float = 30.0
-    callables: bool = False
-    log_text: bool = False
-
-
 class Server:
     """One server: a supervisor with its engine and edge. Runs in the main thread.
 
     Args:
         options: what was asked for.
         on_change: told about every change of state, for whoever watches.
+
+    Raises:
+        ConfigError: there is no engine.
     """
 
     def __init__(self, options: ServeOptions, on_change: Callable[[ServerState], None] = lambda state: None) -> None:
         self._options = options
         self._on_change = on_change
+        self._binary = find_engine(options.engine)
         self._folder = StateFolder(options.layout)
         self._workspace = Workspace.of(options.layout)
         self._inventory = Inventory()
@@ -108,7 +83,6 @@ class Server:
         """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
-        self._binary = find_engine(self._options.engine)
         self._folder.acquire()
         try:
             self._startup()
@@ -191,21 +165,19 @@ class Server:
     def _start_edge(self) -> None:
         remove_quietly(self._folder.ready_file)
         http_port, grpc_port, metrics_port = self._edge_ports
-        command = [
-            *(sys.executable, "-m", "voxrepo.edge"),
-            *("--engine", self._workspace.grpc_target),
-            *("--table", str(self._folder.table_file)),
-            *("--host", self._options.host),
-            *("--http-port", str(http_port)),
-            *("--grpc-port", str(grpc_port)),
-            *("--metrics-port", str(metrics_port)),
-            *("--engine-metrics-url", f"http://127.0.0.1:{self._engine_metrics_port}/metrics"),
-            *("--drain-timeout-s", str(self._options.drain_timeout_s)),
-            *("--ready-file", str(self._folder.ready_file)),
-        ]
-        if self._options.log_text:
-            command.append("--log-text")
-        self._edge = Child("edge", command, self._folder.logs / "edge.log")
+        options = EdgeOptions(
+            engine=self._workspace.grpc_target,
+            table=self._folder.table_file,
+            host=self._options.host,
+            http_port=http_port,
+            grpc_port=grpc_port,
+            metrics_port=metrics_port,
+            engine_metrics_url=f"http://127.0.0.1:{self._engine_metrics_port}/metrics",
+            drain_timeout_s=self._options.drain_timeout_s,
+            ready_file=self._folder.ready_file,
+            log_text=self._options.log_text,
+        )
+        self._edge = Child("edge", edge_command(options), self._folder.logs / "edge.log")
         end = time.monotonic() + EDGE_START_TIMEOUT_S
         while not (ports := self._edge_facts()):
             if not self._edge.is_running():
@@ -259,17 +231,22 @@ class Server:
         if self._stop_signals:
             return
         statuses = load_everything(self._workspace.grpc_target, self._inventory, self._log_status)
+        if self._stop_signals:  # which killed the engine: that nothing has loaded says nothing
+            return
         self.state.models = list(statuses.values())
-        failed = any(status.state == "failed" for status in statuses.values())
         self._publish(ready=True)
         self._wait_for_edge()
-        self._update(phase="degraded" if failed else "ready")
+        self._update(phase=self._phase_of_models())
+
+    def _phase_of_models(self) -> Phase:
+        return "ready" if all(status.state == "ready" for status in self.state.models) else "degraded"
 
     def _child_runs_on(self, child: Child | None) -> bool:
         return child is not None and child.is_running() and not self._stop_signals
 
-    @staticmethod
-    def _log_status(status: ModelStatus) -> None:
+    def _log_status(self, status: ModelStatus) -> None:
+        if self._stop_signals:
+            return
         if status.state == "failed":
             log.error("%s %s is not served: %s", status.kind, status.name, status.reason)
         else:
@@ -283,18 +260,18 @@ class Server:
             if self._stop_signals:
                 break
             if self._edge is not None and not self._edge.is_running():
+                self._update(phase="degraded")
                 self._restart("edge", self._edge, self._edge_backoff, self._start_edge)
-                self.state.edge_restarts += 1
-                self._update()
+                self._update(phase=self._phase_of_models(), edge_restarts=self.state.edge_restarts + 1)
             if self._engine is not None and not self._engine.is_running():
-                self.state.models = [
+                models = [
                     status if status.state == "failed" else status.model_copy(update={"state": "loading"})
                     for status in self.state.models
                 ]
+                self._update(phase="loading", models=models)
                 self._publish()
                 self._restart("engine", self._engine, self._engine_backoff, self._start_engine)
-                self.state.engine_restarts += 1
-                self._update()
+                self._update(engine_restarts=self.state.engine_restarts + 1)
 
     def _restart(self, name: str, child: Child, backoff: Backoff, start: Callable[[], None]) -> None:
         """Start a child again, as often as it takes, until a stop is asked for."""

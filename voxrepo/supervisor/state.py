@@ -74,12 +74,17 @@ class StateFolder:
             raise self._not_writable(error) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             os.close(handle)
             running = self.read()
             who = "" if running is None else f" (pid {running.pid}, {running.http_url})"
             raise AlreadyExists(
                 f"a server is already running for this folder{who}; stop it with `voxrepo stop`"
+            ) from error
+        except OSError as error:  # a file system without locks
+            os.close(handle)
+            raise ConfigError(
+                f"cannot be locked ({error.strerror}); give another place with --state-dir", file=self.path
             ) from error
         self._lock_handle = handle
 

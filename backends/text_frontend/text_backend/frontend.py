@@ -20,9 +20,8 @@ from text_backend.segmentation import Break, segment
 from text_backend.splitting import cut_points
 from voxrepo_contract.errors import InvalidArgument
 from voxrepo_contract.stage import TextFrontendOptions
+from voxrepo_contract.tensors import SPEED_MAX, SPEED_MIN
 
-MIN_SPEED = 0.25
-MAX_SPEED = 4.0
 _LISTED_MAX = 20
 _EXCERPT_CHARS = 60
 
@@ -193,8 +192,8 @@ def check_speed(speed: float) -> None:
     Raises:
         InvalidArgument: with the value and the limits.
     """
-    if not math.isfinite(speed) or not MIN_SPEED <= speed <= MAX_SPEED:
-        raise InvalidArgument(f"speed: {speed:g} is out of range; it must be from {MIN_SPEED:g} to {MAX_SPEED:g}")
+    if not math.isfinite(speed) or not SPEED_MIN <= speed <= SPEED_MAX:
+        raise InvalidArgument(f"speed: {speed:g} is out of range; it must be from {SPEED_MIN:g} to {SPEED_MAX:g}")
 
 
 def check_text(text: str) -> None:

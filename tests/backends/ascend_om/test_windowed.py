@@ -132,7 +132,10 @@ def test_silence_is_an_error_and_not_an_answer(folder: Path):
         ({"features": np.zeros((1, 10, CHANNELS), np.float64)}, "must be FP32"),
         ({"features": np.zeros((2, 10, CHANNELS), np.float32)}, "must be FP32"),
         ({"features": np.zeros((10, CHANNELS), np.float32)}, "must be FP32"),
-        ({"frame_lengths": np.array([[9]], np.int32)}, "frame_lengths must be positive and sum to the 10 frames"),
+        (
+            {"frame_lengths": np.array([[9]], np.int32)},
+            "frame_lengths must be positive and sum to the 10 rows of features",
+        ),
         ({"frame_lengths": np.array([[11, -1]], np.int32)}, "frame_lengths must be positive"),
         ({"frame_lengths": np.array([[10, 0]], np.int32)}, "frame_lengths must be positive"),
         ({"frame_lengths": np.zeros((1, 0), np.int32)}, "frame_lengths must be positive"),

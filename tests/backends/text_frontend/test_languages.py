@@ -33,6 +33,7 @@ ENGLISH = find_language("en-US")
         ("5 * 3 = 15", "5 * 3 = 15"),
         ("snake_case_name", "snake_case_name"),
         ("wait... what", "wait... what"),
+        ("\U0001f130 \U0001f103 \U0001f604", "A 2,"),
     ],
 )
 def test_normalises(written, spoken):

@@ -14,6 +14,7 @@ from om_backend.length_regulator import FloatArray, frame_counts, sample_prior
 from om_backend.noise import DURATION, PRIOR, gaussian
 from om_backend.packing import CallCost, pack
 from om_backend.runtime import Array, Graph
+from om_backend.segments import read_segments
 from voxrepo_contract import tensors
 from voxrepo_contract.errors import Internal, InvalidArgument, VoxrepoError
 from voxrepo_contract.stage import LengthRegulatedStage
@@ -22,7 +23,6 @@ WARM_UP_IDS = (32, 96, 256)
 """Typical segment lengths in ids: a word or two, a sentence, a long sentence."""
 REFERENCE_IDS = 96
 REFERENCE_FRAMES = 256
-MAX_NOISE_SCALE = 2.0
 
 
 @dataclass
@@ -68,7 +68,7 @@ class LengthRegulatedProgram:
         self._encoder = graphs["encoder"]
         self._decoder = graphs["decoder"]
         self._speakers = stage.interface.speakers or 1
-        self._with_speaker = any(tensor.name == "speaker_id" for tensor in stage.graphs["encoder"].inputs)
+        self._encoder_with_speaker = any(t.name == "speaker_id" for t in stage.graphs["encoder"].inputs)
         self._decoder_with_speaker = any(t.name == "speaker_id" for t in stage.graphs["decoder"].inputs)
         fixed = CallCost.per_call(unit_batch) if unit_batch else None
         self._encoder_cost = fixed or CallCost.per_call(1)
@@ -124,21 +124,14 @@ class LengthRegulatedProgram:
                 utterance.job.finish(_outputs(utterance))
 
     def _read(self, job: Job) -> _Utterance:
-        ids = job.row(tensors.PHONEME_IDS).astype(np.int64)
-        lengths = job.row(tensors.SEGMENT_LENGTHS).astype(np.int64)
-        pause_ms = job.row(tensors.PAUSE_MS).astype(np.int32)
-        if len(lengths) == 0 or (lengths < 1).any() or int(lengths.sum()) != len(ids):
-            raise InvalidArgument(
-                f"segment_lengths must be positive and sum to the {len(ids)} phoneme_ids, got {lengths.tolist()[:20]}"
-            )
-        if len(pause_ms) != len(lengths) or (pause_ms < 0).any():
-            raise InvalidArgument(f"pause_ms needs {len(lengths)} values of at least 0, got {pause_ms.tolist()[:20]}")
-        longest = int(lengths.max())
+        segments, pause_ms = read_segments(job, tensors.PHONEME_IDS, tensors.SEGMENT_LENGTHS)
+        longest = max(map(len, segments))
         if longest > self._options.max_ids_per_segment:
             raise InvalidArgument(
                 f"segment_lengths: a segment has {longest} ids; the limit is {self._options.max_ids_per_segment}"
             )
         id_count = self._options.id_count
+        ids = job.row(tensors.PHONEME_IDS).astype(np.int64)
         if (ids < 0).any() or (id_count is not None and (ids >= id_count).any()):
             raise InvalidArgument(f"phoneme_ids must be from 0 to {(id_count or 2**31) - 1}")
         speed = float(job.scalar(tensors.SPEED))
@@ -154,9 +147,9 @@ class LengthRegulatedProgram:
             speaker_id=speaker_id,
             seed=int(job.scalar(tensors.SEED)),
             duration_scale=options.length_scale / speed,
-            noise_scale=job.number("noise_scale", options.noise_scale, 0.0, MAX_NOISE_SCALE),
-            noise_w_scale=job.number("noise_w_scale", options.noise_w_scale, 0.0, MAX_NOISE_SCALE),
-            segments=np.split(ids, np.cumsum(lengths)[:-1]),
+            noise_scale=job.number("noise_scale", options.noise_scale, 0.0, tensors.NOISE_SCALE_MAX),
+            noise_w_scale=job.number("noise_w_scale", options.noise_w_scale, 0.0, tensors.NOISE_SCALE_MAX),
+            segments=[segment.astype(np.int64) for segment in segments],
         )
 
     def _encode(self, group: Sequence[_Unit]) -> None:
@@ -174,7 +167,7 @@ class LengthRegulatedProgram:
             "lengths": np.array([len(unit.ids) for unit in group], np.int64),
             "duration_noise": noise,
         }
-        if self._with_speaker:
+        if self._encoder_with_speaker:
             feeds["speaker_id"] = _speaker_ids(group)
         outputs = self._encoder.run(feeds)
         for row, unit in enumerate(group):

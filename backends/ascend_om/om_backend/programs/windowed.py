@@ -14,13 +14,11 @@ from om_backend.job import Job, run_isolated
 from om_backend.length_regulator import FloatArray
 from om_backend.packing import CallCost, pack
 from om_backend.runtime import Graph
+from om_backend.segments import read_segments
 from om_backend.windows import Window, plan_windows
 from voxrepo_contract import tensors
 from voxrepo_contract.errors import Internal, InvalidArgument, VoxrepoError
 from voxrepo_contract.stage import WindowedStage
-
-MAX_PAUSE_MS = 60_000
-"""Longest silence after a segment; the longest pause of a front end at the slowest speed is below it."""
 
 
 @dataclass
@@ -134,17 +132,7 @@ class WindowedProgram:
         utterance.job.finish({"audio": audio[np.newaxis], "sample_rate": np.array([[self._sample_rate_hz]], np.int32)})
 
     def _read(self, job: Job) -> _Utterance:
-        features = job.row(self._features)
-        lengths = job.row(tensors.FRAME_LENGTHS).astype(np.int64)
-        pause_ms = job.row(tensors.PAUSE_MS).astype(np.int32)
-        if len(lengths) == 0 or (lengths < 1).any() or int(lengths.sum()) != len(features):
-            raise InvalidArgument(
-                f"frame_lengths must be positive and sum to the {len(features)} frames, got {lengths.tolist()[:20]}"
-            )
-        if len(pause_ms) != len(lengths) or (pause_ms < 0).any() or (pause_ms > MAX_PAUSE_MS).any():
-            raise InvalidArgument(
-                f"pause_ms needs {len(lengths)} values from 0 to {MAX_PAUSE_MS}, got {pause_ms.tolist()[:20]}"
-            )
-        segments = np.split(features.astype(np.float32, copy=False), np.cumsum(lengths)[:-1])
-        audio = [np.zeros(len(segment) * self._hop, np.int16) for segment in segments]
-        return _Utterance(job, segments, pause_ms, audio)
+        segments, pause_ms = read_segments(job, self._features, tensors.FRAME_LENGTHS)
+        features = [segment.astype(np.float32, copy=False) for segment in segments]
+        audio = [np.zeros(len(segment) * self._hop, np.int16) for segment in features]
+        return _Utterance(job, features, pause_ms, audio)

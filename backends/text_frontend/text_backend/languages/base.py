@@ -43,7 +43,8 @@ def _spoken_character(character: str) -> str:
     if character.isspace():
         return " "
     if any(point in block for block in _EMOJI):
-        return ""
+        # among the pictures are letters and digits in frames; those are read
+        return unicodedata.normalize("NFKC", character) if unicodedata.decomposition(character) else ""
     category = unicodedata.category(character)
     if category in _REMOVED_CATEGORIES:
         return ""
