@@ -34,6 +34,11 @@ _CHANNEL_OPTIONS = [
 ]
 
 
+def _channel_options(address: Address) -> list[tuple[str, int]]:
+    # gRPC would send even these calls through the proxy that the environment names, which leads to another machine
+    return [*_CHANNEL_OPTIONS, *([("grpc.enable_http_proxy", 0)] if address.is_loopback else [])]
+
+
 def _inputs(call: InferCall) -> list[Any]:
     tensors = []
     for name, array in call.inputs.items():
@@ -111,7 +116,7 @@ class GrpcTransport:
         self._headers = dict(headers)
         self._closed = False
         self._client = tritonclient.grpc.InferenceServerClient(
-            address.target, ssl=address.tls, channel_args=_CHANNEL_OPTIONS
+            address.target, ssl=address.tls, channel_args=_channel_options(address)
         )
 
     @contextmanager
@@ -172,7 +177,7 @@ class AsyncGrpcTransport:
         if self._client is None:
             self._loop = loop
             self._client = tritonclient.grpc.aio.InferenceServerClient(
-                self._address.target, ssl=self._address.tls, channel_args=_CHANNEL_OPTIONS
+                self._address.target, ssl=self._address.tls, channel_args=_channel_options(self._address)
             )
         elif loop is not self._loop:
             raise ClientClosed(f"the client of {self._address} belongs to another event loop; make one per loop")

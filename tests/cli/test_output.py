@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 import typer
@@ -70,3 +72,11 @@ def test_json_goes_to_stdout_and_parses(value: object, capsys: pytest.CaptureFix
     parsed = json.loads(captured.out)
     assert parsed == (value.model_dump() if isinstance(value, ModelStatus) else value)
     assert captured.err == ""
+
+
+@pytest.mark.parametrize(("target", "says"), [("/dev/full", "No space left on device"), (None, "it is closed")])
+def test_json_that_cannot_be_written_is_one_sentence(target: str | None, says: str):
+    code = "import typer; from voxrepo.cli.output import print_json; typer.run(lambda: print_json({'a': 1}))"
+    shell = f'exec "$0" -c "$1" >{target or "&-"}'
+    done = subprocess.run(["/bin/sh", "-c", shell, sys.executable, code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"error: stdout cannot be written: {says}\n")

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import socket
 import subprocess
 import sys
 import textwrap
@@ -203,6 +204,33 @@ def test_a_reader_that_leaves_exits_1_without_a_traceback(url):
         errors = process.stderr.read()
     assert process.returncode == 1
     assert errors == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "closed", "says"),
+    [(["Hi."], 1, b"stdout is closed; give -o FILE"), (["-o", "a.wav"], 0, b"no text; give it as an argument")],
+)
+def test_a_closed_stream_is_said_in_one_sentence(url, tmp_path, arguments, closed, says):
+    with _process(
+        url, *arguments, cwd=tmp_path, stderr=subprocess.PIPE, preexec_fn=lambda: os.close(closed)
+    ) as process:
+        errors = process.stderr.read()
+    assert process.returncode == 2
+    assert says in errors
+    assert b"Traceback" not in errors
+
+
+def test_a_proxy_in_the_environment_is_not_asked_for_a_server_of_this_machine(url, tmp_path, monkeypatch):
+    with socket.socket() as proxy:  # bound, and never answering
+        proxy.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+            monkeypatch.setenv(name, address)
+        for name in ("no_proxy", "no_grpc_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        with _process(url, "Hi.", "-o", str(tmp_path / "a.wav"), stderr=subprocess.PIPE) as process:
+            errors = process.stderr.read()
+    assert (process.returncode, errors) == (0, b"")
 
 
 def test_shows_progress_on_a_terminal_and_writes_no_audio_to_one(peer, tmp_path):

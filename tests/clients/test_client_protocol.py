@@ -43,6 +43,22 @@ def test_reads_an_address(url, address):
     assert parse_address(str(address)) == address
 
 
+@pytest.mark.parametrize(
+    ("url", "is_loopback"),
+    [
+        ("localhost", True),
+        ("127.0.0.1:1", True),
+        ("http://127.8.8.8", True),
+        ("[::1]:8001", True),
+        ("10.0.0.7", False),
+        ("tts.example", False),
+        ("localhost.example", False),
+    ],
+)
+def test_knows_a_server_of_the_same_machine(url, is_loopback):
+    assert parse_address(url).is_loopback is is_loopback
+
+
 def test_takes_the_address_from_the_environment_and_then_the_default(monkeypatch):
     monkeypatch.setenv("VOXREPO_URL", "http://tts.example:81")
     assert parse_address() == Address("http", "tts.example", 81)

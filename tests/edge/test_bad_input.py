@@ -119,6 +119,25 @@ def test_bad_options_name_the_limit(edge: EdgeProcess, document: dict[str, Any],
     assert all(part in message for part in told), message
 
 
+@pytest.mark.parametrize("name", ["en-test\0", "en-test\0x", "../en-test", "en test", "", "x" * 100_000])
+def test_a_name_that_no_model_can_have_never_reaches_the_engine(edge: EdgeProcess, name: str) -> None:
+    # the engine would take the part before the NUL, and so serve a voice whose request nobody checked
+    code, message = grpc_error(edge, grpc_request(name))
+    assert code == "NOT_FOUND"
+    assert message.startswith("unknown model ")
+    assert len(message) < 400
+
+
+@pytest.mark.parametrize("path", ["config", "stats", "infer", "generate", "trace/setting"])
+def test_a_name_with_a_nul_names_nothing_over_http(edge: EdgeProcess, path: str) -> None:
+    body = b'{"text": "hi"}' if path in ("infer", "generate") else None
+    if path == "infer":
+        body = json_request()
+    status, message = error_of(http_call(edge, f"/v2/models/en-test%00/{path}", body))
+    assert status == 404
+    assert message.startswith("unknown model ")
+
+
 def test_nan_speed_over_grpc(edge: EdgeProcess) -> None:
     request = grpc_request()
     request.inputs.add(name="speed", datatype="FP32", shape=[1, 1])

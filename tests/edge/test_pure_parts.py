@@ -7,18 +7,21 @@ from pathlib import Path
 
 import pytest
 from google.protobuf import json_format
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2 as config_pb
 from tritonclient.grpc import service_pb2 as pb
 
+from voxrepo.edge import jsonbody
 from voxrepo.edge.compression import coding_for
 from voxrepo.edge.engine_client import is_from_engine
 from voxrepo.edge.engine_errors import clean, engine_error
+from voxrepo.edge.listening import CannotListen, check_port
 from voxrepo.edge.options import EdgeOptions, edge_command, parse_options
 from voxrepo.edge.table import EdgeTable, Problem
 from voxrepo.edge.views import correct_index, describe_voice, plain, plain_settings
-from voxrepo.edge.wire import serialize_response, serialize_stream_response
+from voxrepo.edge.wire import parsed, serialize_response, serialize_stream_response, varint
 from voxrepo_contract.errors import Internal, InvalidArgument, Unavailable
 
 from .harness import voice
@@ -195,3 +198,77 @@ def test_fast_serialisation_is_read_back_by_protobuf(tensors: list[bytes], ident
     assert pb.ModelInferResponse.FromString(serialize_response(build())) == build()
     streamed = pb.ModelStreamInferResponse.FromString(serialize_stream_response(build()))
     assert streamed.infer_response == build()
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+TENSOR_OF_MANY_ELEMENTS = _field(5, _field(5, _field(8, b"") * 70_000))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        _field(5, b"") * 70_000,
+        _field(6, b"") * 70_000,
+        _field(7, b"") * 70_000,
+        _field(4, b"") * 70_000,
+        _field(99, b"") * 70_000,
+        b"\x08\x01" * 70_000,
+        _field(5, _field(4, b"") * 70_000),
+        TENSOR_OF_MANY_ELEMENTS,
+        _field(5, _field(4, b"") * 40_000) + _field(5, _field(4, b"") * 40_000),
+    ],
+)
+def test_a_request_of_many_small_fields_is_refused_before_it_is_parsed(raw: bytes) -> None:
+    with pytest.raises(InvalidArgument, match="more than 65536 fields"):
+        parsed(pb.ModelInferRequest, raw)
+
+
+@given(
+    st.lists(st.binary(max_size=300), max_size=4),
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=40),
+    st.lists(st.floats(width=32, allow_nan=False), max_size=40),
+    st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+)
+def test_requests_within_the_bounds_are_parsed_as_they_are(
+    raw: list[bytes], shape: list[int], values: list[float], parameters: dict[str, str]
+) -> None:
+    request = pb.ModelInferRequest(model_name="m", raw_input_contents=raw)
+    tensor = request.inputs.add(name="x", datatype="FP32", shape=shape)
+    tensor.contents.fp32_contents.extend(values)
+    tensor.contents.bytes_contents.extend(raw)
+    request.outputs.add(name="y").parameters["binary_data"].bool_param = True
+    for name, value in parameters.items():
+        request.parameters[name].string_param = value
+    assert parsed(pb.ModelInferRequest, request.SerializeToString()) == request
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_protobuf_refuses_are_refused_and_nothing_else_happens(raw: bytes) -> None:
+    try:
+        expected = pb.ModelInferRequest.FromString(raw)
+    except DecodeError:
+        expected = None
+    try:
+        assert parsed(pb.ModelInferRequest, raw) == expected
+    except InvalidArgument as error:
+        # groups, which protobuf skips as unknown, are refused too
+        assert expected is None or any(byte & 7 in (3, 4) for byte in raw), error
+
+
+def test_a_question_larger_than_any_name_is_refused() -> None:
+    raw = pb.ModelReadyRequest(name="x" * 70_000).SerializeToString()
+    with pytest.raises(InvalidArgument, match=r"ModelReadyRequest has 7.* bytes; the limit is 65536"):
+        parsed(pb.ModelReadyRequest, raw)
+
+
+def test_json_that_would_fill_the_memory_is_refused_before_it_is_parsed() -> None:
+    with pytest.raises(InvalidArgument, match="limit is 8388608: send tensors as binary data"):
+        jsonbody.parse_object(b'{"inputs":[' + b"[]," * 3_000_000 + b"[]]}")
+
+
+def test_an_address_of_another_machine_is_told_from_a_taken_port() -> None:
+    with pytest.raises(CannotListen, match="choose an address of this machine with --host"):
+        check_port("192.0.2.1", 0, "--http-port")

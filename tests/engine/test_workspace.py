@@ -111,7 +111,7 @@ def test_a_link_to_a_root_is_the_same_server(runtime_dir: Path, tmp_path: Path):
     assert Workspace.of(Layout.of(tmp_path / "link")) == Workspace.of(Layout.of(tmp_path / "one"))
 
 
-@pytest.mark.parametrize("bad", ["/nowhere/at/all", "", "/tmp/with blank", "/tmp/" + "x" * 100])
+@pytest.mark.parametrize("bad", ["/nowhere/at/all", "", "/tmp/with blank", "/tmp/" + "x" * 100, ".", "/etc/hostname"])
 def test_an_unusable_runtime_directory_is_passed_over(bad: str, layout: Layout, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", bad)
     assert Workspace.of(layout).path.is_relative_to(tempfile.gettempdir())

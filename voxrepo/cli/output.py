@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +55,16 @@ def layout_of(root: Path, state: Path | None) -> Layout:
 def print_json(value: BaseModel | dict[str, Any] | list[Any]) -> None:
     """Print a result as JSON on stdout."""
     data = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-    sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    try:
+        if sys.stdout is None:
+            raise OSError("it is closed")
+        sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        if sys.stdout is not None:
+            # what it still holds would be tried, and fail, once more at the interpreter's end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise fail(f"stdout cannot be written: {error.strerror or error}") from error
 
 
 def fail(message: str, code: int = EXIT_FAILED) -> typer.Exit:

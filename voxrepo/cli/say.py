@@ -63,7 +63,8 @@ def _read_source(text: str | None, file: Path | None) -> _Source:
             raise _UsageError(f"{file} cannot be read: {error.strerror}") from error
     if file is not None:
         raise _UsageError("give the text either on stdin (-) or with --file, not both")
-    if text is None and sys.stdin.isatty():
+    # None: whoever started this process closed it
+    if sys.stdin is None or (text is None and sys.stdin.isatty()):
         raise _UsageError('no text; give it as an argument ("..."), with --file FILE, or on stdin')
     return _Source(_decode(sys.stdin.buffer.read(), "the text on stdin"), is_document=True)
 
@@ -74,6 +75,8 @@ def _choose_target(output: str | None, format: str | None, as_json: bool) -> _Ta
     if output is None and as_json:
         raise _UsageError("--json prints to stdout, so the audio needs a place: give -o FILE")
     if output is None or output == STDIO:
+        if sys.stdout is None:
+            raise _UsageError("stdout is closed; give -o FILE")
         if sys.stdout.isatty():
             raise _UsageError("audio is not written to a terminal; give -o FILE, or redirect stdout")
         return _Target(None, format or "wav")

@@ -16,11 +16,12 @@ from tritonclient.grpc import service_pb2 as pb
 from voxrepo.edge import views
 from voxrepo.edge.engine_client import CallerTimedOut, EngineCallFailed, EngineClient
 from voxrepo.edge.engine_errors import engine_error, is_masked
-from voxrepo.edge.parameters import shown, timeout_us_of
+from voxrepo.edge.parameters import STABLE_ARM, shown, timeout_us_of
 from voxrepo.edge.table import TableWatcher, VoiceEntry
 from voxrepo.edge.validation import VoiceCall, check_voice_request, check_voice_version, refuse_shared_memory
 from voxrepo.metrics.accounting import RequestRecord, new_request_id
 from voxrepo_contract.errors import DeadlineExceeded, InvalidArgument, NotFound, Unavailable, VoxrepoError
+from voxrepo_contract.names import is_model_name
 from voxrepo_contract.tensors import AUDIO
 
 log = logging.getLogger(__name__)
@@ -115,6 +116,7 @@ class DataPlane:
         return None
 
     async def _infer_other(self, request: Any, record: RequestRecord) -> Any:
+        self._check_name(request.model_name, request.model_version)
         unserved = self._unserved(request.model_name)
         if unserved is not None:
             raise unserved
@@ -162,6 +164,7 @@ class DataPlane:
         # ensembles add sequence parameters that mean nothing here
         response.parameters.clear()
         response.parameters["seed"].int64_param = call.seed
+        response.parameters["arm"].string_param = STABLE_ARM
         response.parameters["versions"].string_param = json.dumps(voice.versions)
         for output in response.outputs:
             if output.name == AUDIO.name:
@@ -184,7 +187,18 @@ class DataPlane:
             raise self._refusal(failure, name, version, self.voices.get(name), new_request_id()) from failure
         return _RESPONSES[method].FromString(raw)
 
+    def _check_name(self, name: str, version: str) -> None:
+        """Refuse a name that no model can have: the engine reads one with a NUL as the part before it.
+
+        Raises:
+            NotFound: it is no model's name.
+        """
+        if not is_model_name(name):
+            raise self._unknown_model(name, version)
+
     def _check_version(self, name: str, version: str) -> None:
+        if name:  # without one, all models are meant
+            self._check_name(name, version)
         if name in self.voices:
             check_voice_version(version, name)
 
@@ -241,6 +255,7 @@ class DataPlane:
 
     async def trace_settings(self, name: str, timeout_s: float | None = None) -> Any:
         """``TraceSettingResponse``; reading only."""
+        self._check_version(name, "")
         return await self._manage("TraceSetting", pb.TraceSettingRequest(model_name=name), timeout_s, name)
 
     async def log_settings(self, timeout_s: float | None = None) -> Any:

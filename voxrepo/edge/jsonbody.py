@@ -7,6 +7,10 @@ from typing import Any
 
 from voxrepo_contract.errors import InvalidArgument
 
+MAX_BYTES = 8 * 1024 * 1024
+"""Three bytes of JSON (``[],``) can take seventy in memory, and parsing holds up the process. The longest text that a
+voice may allow fits, all of it escaped."""
+
 
 def _no_constant(name: str) -> Any:
     raise InvalidArgument(f"the JSON body holds {name}; JSON has no such number")
@@ -30,8 +34,10 @@ def parse_object(raw: bytes) -> dict[str, Any]:
         raw: UTF-8 text.
 
     Raises:
-        InvalidArgument: not UTF-8, not JSON, nested too deep, NaN, a repeated key, or not an object.
+        InvalidArgument: too long, not UTF-8, not JSON, nested too deep, NaN, a repeated key, or not an object.
     """
+    if len(raw) > MAX_BYTES:
+        raise InvalidArgument(f"the JSON has {len(raw)} bytes; the limit is {MAX_BYTES}: send tensors as binary data")
     try:
         value = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_repeated_keys)
     except UnicodeDecodeError as error:

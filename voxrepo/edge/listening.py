@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 
@@ -43,4 +44,6 @@ def check_port(host: str, port: int, flag: str) -> None:
 def cannot_listen(host: str, port: int, flag: str, error: OSError) -> CannotListen:
     """The error for a failed bind."""
     reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno == errno.EADDRNOTAVAIL:
+        return CannotListen(f"cannot listen on {host}: {reason}; choose an address of this machine with --host")
     return CannotListen(f"cannot listen on {host} port {port}: {reason}; free it or choose another with {flag}")

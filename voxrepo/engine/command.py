@@ -12,7 +12,7 @@ from voxrepo.engine.binary import EngineBinary
 from voxrepo.engine.workspace import Workspace
 
 TOKEN_HEADER = "triton-access-token"  # noqa: S105  the name of a header
-RESTRICTED_APIS = "shared-memory,model-repository,statistics,trace,logging"
+RESTRICTED_APIS = "inference,shared-memory,model-repository,statistics,trace,logging"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,6 @@ def engine_command(
         "--backend-config=python,shm-growth-byte-size=1048576",
         f"--grpc-address={workspace.grpc_address}",
         "--grpc-port=1",
-        "--grpc-infer-allocation-pool-size=64",
         "--metrics-address=127.0.0.1",
         f"--metrics-port={metrics_port}",
         "--allow-gpu-metrics=false",

@@ -34,6 +34,8 @@ def _base() -> Path:
             choice
             and _PLAIN.match(choice)
             and len(choice) <= MAX_BASE_CHARS
+            and Path(choice).is_absolute()
+            and Path(choice).is_dir()
             and os.access(choice, os.W_OK)
             and not os.statvfs(choice).f_flag & os.ST_NOEXEC
         ):

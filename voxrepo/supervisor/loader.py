@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
@@ -67,6 +68,10 @@ def _bring_up_voice(control: EngineControl, spec: VoiceSpec, failures: dict[str,
     for model in spec.stage_models().values():
         reason = failures[model]
         if reason:
+            # the stages that did load would hold their memory for nothing
+            for loaded in spec.stage_models().values():
+                if not failures[loaded]:
+                    _try(partial(control.unload, loaded))
             return f"stage {model} did not load: {reason}"
 
     reason = _try(lambda: control.load(spec.voice))

@@ -29,10 +29,11 @@ from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.check import Inventory, Problem, take_inventory
 from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.publish import publish_configs
-from voxrepo.supervisor.child import Backoff, Child
+from voxrepo.supervisor.child import Child
 from voxrepo.supervisor.loader import edge_table, initial_statuses, load_everything
 from voxrepo.supervisor.options import ServeOptions
 from voxrepo.supervisor.state import ModelStatus, Phase, ServerState, StateFolder, remove_quietly
+from voxrepo.supervisor.tending import Tending
 from voxrepo_contract.errors import ConfigError, Unavailable, VoxrepoError
 
 log = logging.getLogger(__name__)
@@ -63,8 +64,6 @@ class Server:
         self._inventory = Inventory()
         self._engine: Child | None = None
         self._edge: Child | None = None
-        self._engine_backoff = Backoff()
-        self._edge_backoff = Backoff()
         self._generation = 0
         self._stop_signals = 0
         self._edge_ports: tuple[int, int, int] = (options.http_port, options.grpc_port, options.metrics_port)
@@ -203,14 +202,15 @@ class Server:
             return {}
         return facts
 
-    def _wait_for_edge(self) -> None:
-        """Wait until the edge goes by the table written last: only then is what it says true."""
+    def _wait_for_edge(self) -> bool:
+        """Wait until the edge goes by the table written last; whether it does. Only then is what it says true."""
         end = time.monotonic() + EDGE_START_TIMEOUT_S
         while self._edge_facts().get("generation") != self._generation:
             if time.monotonic() > end or not self._child_runs_on(self._edge):
-                log.warning("the edge has not taken the new table yet")
-                return
+                log.error("the edge has not taken the new table")
+                return False
             time.sleep(0.02)
+        return True
 
     def _start_engine(self) -> None:
         self._update(phase="loading")
@@ -235,10 +235,12 @@ class Server:
             return
         self.state.models = list(statuses.values())
         self._publish(ready=True)
-        self._wait_for_edge()
-        self._update(phase=self._phase_of_models())
+        taken = self._wait_for_edge()
+        self._update(phase=self._phase_of_models() if taken else "degraded")
 
     def _phase_of_models(self) -> Phase:
+        if any(status.state == "loading" for status in self.state.models):
+            return "loading"
         return "ready" if all(status.state == "ready" for status in self.state.models) else "degraded"
 
     def _child_runs_on(self, child: Child | None) -> bool:
@@ -255,44 +257,38 @@ class Server:
     # watch
 
     def _watch(self) -> None:
+        edge = Tending("edge", lambda: self._edge, self._edge_died, self._start_edge)
+        engine = Tending("engine", lambda: self._engine, self._engine_died, self._restart_engine)
         while not self._stop_signals:
             time.sleep(WATCH_INTERVAL_S)
-            if self._stop_signals:
-                break
-            if self._edge is not None and not self._edge.is_running():
-                self._update(phase="degraded")
-                self._restart("edge", self._edge, self._edge_backoff, self._start_edge)
-                self._update(phase=self._phase_of_models(), edge_restarts=self.state.edge_restarts + 1)
-            if self._engine is not None and not self._engine.is_running():
-                models = [
-                    status if status.state == "failed" else status.model_copy(update={"state": "loading"})
-                    for status in self.state.models
-                ]
-                self._update(phase="loading", models=models)
-                self._publish()
-                self._restart("engine", self._engine, self._engine_backoff, self._start_engine)
-                self._update(engine_restarts=self.state.engine_restarts + 1)
+            for tending in (edge, engine):
+                if not self._stop_signals:
+                    tending.step(time.monotonic())
+            restarts = {"edge_restarts": edge.restarts, "engine_restarts": engine.restarts}
+            if any(getattr(self.state, name) != count for name, count in restarts.items()):
+                self._update(phase=self._phase_of_models(), **restarts)
 
-    def _restart(self, name: str, child: Child, backoff: Backoff, start: Callable[[], None]) -> None:
-        """Start a child again, as often as it takes, until a stop is asked for."""
-        log.error("the %s ended with code %s: %s", name, child.exit_code, child.last_words())
-        while not self._stop_signals:
-            wait_s = backoff.next_wait_s()
-            log.warning("restarting the %s in %.1f s", name, wait_s)
-            end = time.monotonic() + wait_s
-            while time.monotonic() < end and not self._stop_signals:
-                time.sleep(0.05)
-            if self._stop_signals:
-                return
-            if name == "engine":
-                child.kill()
-                # the edge names the engine's socket on its command line and must live on
-                sweep(self._workspace, spare={self._edge.pid} if self._edge else set())
-            try:
-                start()
-                return
-            except VoxrepoError as error:
-                log.error("the %s did not start: %s", name, error)
+    def _edge_died(self) -> None:
+        self._update(phase="degraded")
+
+    def _engine_died(self) -> None:
+        models = [
+            status if status.state == "failed" else status.model_copy(update={"state": "loading"})
+            for status in self.state.models
+        ]
+        self._update(phase="loading", models=models)
+        self._publish()
+
+    def _restart_engine(self) -> None:
+        if self._engine is not None:
+            self._engine.kill()
+        # the edge names the engine's socket on its command line and must live on
+        sweep(self._workspace, spare={self._edge.pid} if self._edge else set())
+        if not _is_free(self._engine_metrics_port):
+            self._engine_metrics_port = _free_port()
+            if self._edge is not None:
+                self._edge.stop(ENGINE_EXIT_MARGIN_S)  # it comes back with the new port
+        self._start_engine()
 
     # shut-down
 
@@ -330,6 +326,16 @@ class Server:
             # a full disk must not take a serving server down
             log.error("the state could not be written: %s", error)
         self._on_change(self.state)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _free_port() -> int:

@@ -49,15 +49,9 @@ class OnnxGraph:
     """
 
     def __init__(self, file: Path, spec: GraphSpec, settings: RuntimeSettings) -> None:
-        providers = [("CPUExecutionProvider", {"arena_extend_strategy": "kSameAsRequested"})]
-        try:
-            # bytes, not a path: the stub's interpreter cannot open non-ASCII file names
-            self._session = ort.InferenceSession(
-                file.read_bytes(), session_options(settings.threads), providers=providers
-            )
-        except Exception as error:
-            raise ConfigError(f"onnxruntime cannot load this graph: {error}", file=file) from error
         self._file = file
+        self._threads = settings.threads
+        self._session = self._open()
         self._outputs = [tensor.name for tensor in spec.outputs]
         for kind, have, want in (
             ("input", self._session.get_inputs(), spec.inputs),
@@ -67,6 +61,18 @@ class OnnxGraph:
             listed = {tensor.name: tensor.dtype for tensor in want}
             if found != listed:
                 raise ConfigError(f"stage.yaml lists the {kind}s {listed}, the graph has {found}", file=file)
+
+    def _open(self) -> ort.InferenceSession:
+        providers = [("CPUExecutionProvider", {"arena_extend_strategy": "kSameAsRequested"})]
+        try:
+            # bytes, not a path: the stub's interpreter cannot open non-ASCII file names
+            return ort.InferenceSession(self._file.read_bytes(), session_options(self._threads), providers=providers)
+        except Exception as error:
+            raise ConfigError(f"onnxruntime cannot load this graph: {error}", file=self._file) from error
+
+    def release_work_memory(self) -> None:
+        """Start with an empty arena; see :class:`om_backend.runtime.Graph`."""
+        self._session = self._open()
 
     def run(self, feeds: Arrays) -> dict[str, Array]:
         """Run the graph; see :class:`om_backend.runtime.Graph`."""

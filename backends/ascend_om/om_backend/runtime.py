@@ -45,6 +45,10 @@ class Graph(Protocol):
         """
         ...
 
+    def release_work_memory(self) -> None:
+        """Give back memory that grew for shapes that will not come again, such as those of a measurement."""
+        ...
+
 
 @dataclass(frozen=True)
 class RuntimeSettings:
@@ -70,6 +74,8 @@ def load_graph(version_dir: Path, spec: GraphSpec, settings: RuntimeSettings) ->
             f"{file}: the graph asks for an NPU (device: npu) and this server has no AscendCL runtime; "
             "serve a version with device: cpu, it is never moved there silently"
         )
+    if spec.gears:
+        raise ConfigError("gears are for NPU graphs; a graph with device: cpu takes any size, remove them", file=file)
     if file.suffix != ".onnx":
         raise ConfigError("device cpu runs .onnx graphs; convert the model or set device: npu", file=file)
     from om_backend.onnx_cpu import OnnxGraph

@@ -14,6 +14,10 @@ from voxrepo_contract.tensors import TensorSpec
 MAX_PAUSE_MS = 60_000
 """Longest silence after a segment; the longest pause of a front end at the slowest speed is below it."""
 
+MAX_SILENCE_MS = 4 * 3_600_000
+"""Of one request, all pauses together; at 22 kHz 600 MB of samples, from a request of any size. Two thousand lines at
+the slowest speed have an hour."""
+
 _SHOWN = 20
 
 
@@ -38,4 +42,6 @@ def read_segments(job: Job, values: TensorSpec, lengths: TensorSpec) -> tuple[li
         raise InvalidArgument(
             f"pause_ms needs {len(counts)} values from 0 to {MAX_PAUSE_MS}, got {pause_ms.tolist()[:_SHOWN]}"
         )
+    if int(pause_ms.sum(dtype=np.int64)) > MAX_SILENCE_MS:
+        raise InvalidArgument(f"pause_ms sums to {pause_ms.sum(dtype=np.int64)} ms; the limit is {MAX_SILENCE_MS}")
     return np.split(flat, np.cumsum(counts)[:-1]), pause_ms

@@ -151,6 +151,14 @@ def test_bad_input_is_an_invalid_argument_of_its_own_request(folder: Path, chang
     assert good.finished
 
 
+def test_pauses_that_add_up_to_hours_are_refused_before_memory_is_taken(folder: Path):
+    count = 300
+    bad, good = run_all(load(folder), [request([1] * count, [60_000] * count), request([10])])
+    assert isinstance(bad.error, InvalidArgument)
+    assert "pause_ms sums to 18000000 ms; the limit is 14400000" in bad.error.message
+    assert good.finished
+
+
 @pytest.mark.parametrize("name", ["features", "frame_lengths", "pause_ms"])
 def test_a_missing_input_is_named(folder: Path, name: str):
     sent = request([10])

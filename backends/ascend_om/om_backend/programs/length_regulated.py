@@ -19,8 +19,9 @@ from voxrepo_contract import tensors
 from voxrepo_contract.errors import Internal, InvalidArgument, VoxrepoError
 from voxrepo_contract.stage import LengthRegulatedStage
 
-WARM_UP_IDS = (32, 96, 256)
-"""Typical segment lengths in ids: a word or two, a sentence, a long sentence."""
+WARM_UP_IDS = (400, 96, 32)
+"""Typical segment lengths in ids: the longest that the front end makes, a sentence, a word or two. The longest first,
+so that the memory of later, shorter ones lies within what it took."""
 REFERENCE_IDS = 96
 REFERENCE_FRAMES = 256
 
@@ -89,14 +90,16 @@ class LengthRegulatedProgram:
             }
             return Job(inputs, {}, lambda outputs: None, _raise)
 
-        for ids in WARM_UP_IDS:
-            self.run([job_of(ids)])
         if self._measure:
             unit = _Unit(self._read(job_of(REFERENCE_IDS)), 0)
             self._encoder_cost = costs.measure(lambda b: lambda: self._encode([unit] * b), REFERENCE_IDS)
             self._encode([unit])
             unit.counts = np.full(len(unit.ids), -(-REFERENCE_FRAMES // len(unit.ids)), np.int64)
             self._decoder_cost = costs.measure(lambda b: lambda: self._decode([unit] * b), unit.frames)
+            self._encoder.release_work_memory()
+            self._decoder.release_work_memory()
+        for ids in WARM_UP_IDS:
+            self.run([job_of(min(ids, self._options.max_ids_per_segment))])
         return f"encoder batches {self._encoder_cost.batches}, decoder batches {self._decoder_cost.batches}"
 
     def run(self, jobs: list[Job]) -> None:

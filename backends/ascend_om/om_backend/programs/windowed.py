@@ -65,15 +65,17 @@ class WindowedProgram:
             feed = np.zeros((batch, self._channels, frames), np.float32)
             return self._generator.run({"features": feed})["audio"].astype(np.float32, copy=False)
 
-        for frames in (window // 4 or 1, window):
+        if self._measure:
+            self._cost = costs.measure(lambda b: lambda: call_with(b), window)
+            self._generator.release_work_memory()
+        # the longest first: the memory of shorter windows lies within what it took
+        for frames in (window, window // 4 or 1):
             audio = call_with(1, frames)
             if audio.size != frames * self._hop:
                 raise Internal(
                     f"the generator made {audio.size} samples of {frames} frames; "
                     f"hop_length_samples {self._hop} asks for {frames * self._hop}"
                 )
-        if self._measure:
-            self._cost = costs.measure(lambda b: lambda: call_with(b), window)
         return f"generator batches {self._cost.batches}"
 
     def run(self, jobs: list[Job]) -> None:
