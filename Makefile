@@ -7,21 +7,24 @@ VENV   ?= .venv
 VOICES ?= en-joe
 BIN    := $(VENV)/bin
 SERVE_ARGS ?=
+PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || echo none)
+STAMP  := stamp-$(PYTHON_VERSION)
 
 .DEFAULT_GOAL := help
 .PHONY: help serve voices test test-unit soak bench lint format lock docker-lint clean
 
 help: ## list the targets
+	@echo "variables: PYTHON=python3.12 VENV=.venv VOICES=en-joe SERVE_ARGS='--http-port 9000' PYTEST_ARGS='-k name'"
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 # One stamp per lock file: an environment is renewed when its lock changes, and only then.
-$(VENV)/serve.stamp: requirements/serve.lock requirements/bootstrap.lock pyproject.toml
+$(VENV)/serve.$(STAMP): requirements/serve.lock requirements/bootstrap.lock pyproject.toml
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash scripts/environment.sh serve
 
-$(VENV)/dev.stamp: requirements/dev.lock requirements/bootstrap.lock pyproject.toml
+$(VENV)/dev.$(STAMP): requirements/dev.lock requirements/bootstrap.lock pyproject.toml
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash scripts/environment.sh dev
 
-voices: $(VENV)/serve.stamp ## build the default voices
+voices: $(VENV)/serve.$(STAMP) ## build the default voices
 	@for voice in $$(echo "$(VOICES)" | tr , ' '); do \
 	  case $$voice in \
 	    en-joe) $(BIN)/voxrepo voice import piper --name en-joe --if-missing || exit 1 ;; \
@@ -32,21 +35,21 @@ voices: $(VENV)/serve.stamp ## build the default voices
 serve: voices ## install, build the default voice, serve it in the foreground
 	@exec $(BIN)/voxrepo serve $(SERVE_ARGS)
 
-test: $(VENV)/dev.stamp lint ## install what the tests need and run them all
+test: $(VENV)/dev.$(STAMP) lint ## install what the tests need and run them all
 	@VENV="$(VENV)" bash scripts/perf-analyzer.sh
 	$(BIN)/pytest -m "not soak" $(PYTEST_ARGS)
 
-test-unit: $(VENV)/dev.stamp ## tests that start no server
+test-unit: $(VENV)/dev.$(STAMP) ## tests that start no server
 	$(BIN)/pytest -m "not soak and not e2e and not asr" $(PYTEST_ARGS)
 
-soak: $(VENV)/dev.stamp ## long load tests (about half an hour)
+soak: $(VENV)/dev.$(STAMP) ## long load tests (about half an hour)
 	$(BIN)/pytest -m soak $(PYTEST_ARGS)
 
-bench: $(VENV)/dev.stamp ## comparison tables
+bench: $(VENV)/dev.$(STAMP) ## comparison tables
 	$(BIN)/python -m benchmarks.unary
 	$(BIN)/python -m benchmarks.edge
 
-lint: $(VENV)/dev.stamp ## formatting, lint, types
+lint: $(VENV)/dev.$(STAMP) ## formatting, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -56,12 +59,13 @@ lint: $(VENV)/dev.stamp ## formatting, lint, types
 	$(BIN)/hadolint docker/Dockerfile
 	$(BIN)/shellcheck scripts/*.sh clients/examples/*.sh .ci/run
 
-format: $(VENV)/dev.stamp ## format the code
+format: $(VENV)/dev.$(STAMP) ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 lock: ## renew the lock files
 	bash scripts/lock.sh
 
-clean: ## remove the environment and run-time state; voices stay
+clean: ## stop the server, remove the environment and run-time state; voices stay
+	@[ ! -x $(BIN)/voxrepo ] || $(BIN)/voxrepo stop 2>/dev/null || true
 	rm -rf $(VENV) .voxrepo .mypy_cache .ruff_cache .pytest_cache

@@ -28,11 +28,11 @@ if [ ! -x "$venv/bin/uv" ]; then
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.lock ||
     stop "the package index cannot be reached; check the network or pip's settings"
 fi
-echo "installing requirements/$kind.lock"
+echo "installing requirements/$kind.lock (a minute or less on a good line)"
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes -r "requirements/$kind.lock" ||
   stop "the packages of requirements/$kind.lock could not be installed; the lines above say which and why"
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation -e . ||
   stop "voxrepo itself could not be installed; the lines above say why"
-touch "$venv/$kind.stamp"
+touch "$venv/$kind.stamp-$version"
 # what the tests need includes what serving needs
-[ "$kind" = serve ] || touch "$venv/serve.stamp"
+[ "$kind" = serve ] || touch "$venv/serve.stamp-$version"

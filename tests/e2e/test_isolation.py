@@ -121,23 +121,25 @@ def test_a_short_request_does_not_wait_for_a_long_one_in_its_batch(
     voice_root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     root = clone_root(voice_root, tmp_path_factory.mktemp("own-end") / "root")
-    settings = {"instances": 1, "max_batch_size": 2, "unit_batch": 1, "max_queue_delay_us": 500_000}
+    settings = {"instances": 1, "max_batch_size": 2, "unit_batch": 1, "max_queue_delay_us": 1_000_000}
     edit_yaml(
         root / "ensembles" / VOICE / "voice.yaml",
         **{f"stages__acoustic__{key}": value for key, value in settings.items()},
     )
-    ended: dict[str, float] = {}
+    texts = {"long": " ".join(SENTENCES[:10]), "short": "Yes."}
     with running_server(root) as running, grpc_client.InferenceServerClient(running.grpc_url) as client:
-        texts = {"short": "Yes.", "long": " ".join(SENTENCES[:10])}
+        for _ in range(6):  # on a busy machine the two may not meet within the batcher's delay
+            ended: dict[str, float] = {}
 
-        def ask(name: str) -> None:
-            speak(client, texts[name])
-            ended[name] = time.monotonic()
+            def ask(name: str, ended: dict[str, float] = ended) -> None:
+                speak(client, texts[name])
+                ended[name] = time.monotonic()
 
-        threads = [threading.Thread(target=ask, args=(name,)) for name in ("short", "long")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert largest_batch(running, f"{VOICE}.acoustic") == 2, "the two did not share a batch"
+            with ThreadPoolExecutor(2) as pool:
+                for asked in [pool.submit(ask, name) for name in texts]:
+                    asked.result()
+            if largest_batch(running, f"{VOICE}.acoustic") == 2:
+                break
+        else:
+            pytest.fail("the two never shared a batch")
     assert ended["long"] - ended["short"] > 0.2

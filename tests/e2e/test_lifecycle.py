@@ -16,7 +16,7 @@ import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
 from tests.e2e.calls import SENTENCES, Audio, inputs_for, speak
-from tests.harness import START_TIMEOUT_S, RunningServer, clone_root, running_server, voxrepo
+from tests.harness import START_TIMEOUT_S, VOICE, RunningServer, clone_root, running_server, voxrepo
 from voxrepo.engine.sweep import leftover_processes
 
 pytestmark = pytest.mark.e2e
@@ -85,6 +85,15 @@ def test_a_second_signal_cuts_off_what_is_in_flight_and_the_exit_code_says_so(ro
             assert server.process.wait(30) == 1
             wait_until(lambda: failed)
         assert failed[0] is not None
+        assert not left_behind(server)
+
+
+def test_an_engine_that_cannot_stop_does_not_hold_up_the_end(root: Path) -> None:
+    with running_server(root, "--drain-timeout", "40") as server:
+        stub = next(p for p in server.tree() if "stub" in p.name() and f"{VOICE}.vocoder" in " ".join(p.cmdline()))
+        stub.kill()  # the engine waits for it at its end
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(30)
         assert not left_behind(server)
 
 

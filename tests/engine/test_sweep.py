@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ import pytest
 
 from voxrepo.engine import sweep as sweep_module
 from voxrepo.engine.binary import EngineBinary
-from voxrepo.engine.sweep import leftover_processes, sweep
+from voxrepo.engine.sweep import close_to_others, leftover_processes, sweep
 from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.layout import Layout
 
@@ -80,6 +81,17 @@ def test_removes_shared_memory_with_the_prefix_only(workspace: Workspace, shm: P
         region.write_bytes(b"x")
     assert sorted(sweep(workspace).shm_regions) == [region.name for region in ours]
     assert sorted(shm.iterdir()) == sorted(theirs)
+
+
+def test_closes_its_own_shared_memory_to_other_users(
+    workspace: Workspace, shm: Path, tmp_path: Path, runtime_dir: Path
+):
+    ours, theirs = shm / f"{workspace.shm_prefix}1", shm / f"{Workspace.of(Layout.of(tmp_path / 'b')).shm_prefix}1"
+    for region in (ours, theirs):
+        region.write_bytes(b"x")
+        region.chmod(0o644)
+    close_to_others(workspace)
+    assert [stat.S_IMODE(region.stat().st_mode) for region in (ours, theirs)] == [0o600, 0o644]
 
 
 def test_removes_the_folder_and_nothing_it_links_to(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -130,12 +129,6 @@ def test_a_child_gets_the_environment_given(start: StartChild):
     child = start("import os; print(sorted(os.environ.get(n, '-') for n in ('A', 'HOME')))", environment={"A": "b"})
     wait_until(lambda: not child.is_running())
     assert child.last_words() == "['-', 'b']"
-
-
-def test_what_a_child_makes_is_closed_to_other_users(start: StartChild, tmp_path: Path):
-    child = start(f"open({str(tmp_path / 'made')!r}, 'w').close(); print('done')")
-    wait_until(lambda: not child.is_running())
-    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o600
 
 
 def test_a_child_leads_a_session_of_its_own(start: StartChild):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,16 +29,22 @@ BACKGROUND_START_TIMEOUT_S = 300.0
 _SERVING = ("ready", "degraded")
 
 
+def _addresses(state: ServerState) -> list[str]:
+    return [f"HTTP     {state.http_url}", f"gRPC     {state.grpc_url}", f"metrics  {state.metrics_url}"]
+
+
 def _how_to_call(state: ServerState) -> str:
     voices = [model for model in state.models if model.kind == "voice" and model.state == "ready"]
-    lines = [f"HTTP {state.http_url}   gRPC {state.grpc_url}   metrics {state.metrics_url}"]
+    lines = _addresses(state)
     lines += [f"not served: {model.name}: {model.reason}" for model in state.models if model.state == "failed"]
     if voices:
         voice = voices[0].name
+        # as it can be typed: the environment may not be activated
+        command = "voxrepo" if shutil.which("voxrepo") else str(Path(sys.executable).with_name("voxrepo"))
         lines += [
             f"voices: {', '.join(model.name for model in voices)}",
             "",
-            f'  voxrepo say "Hello from voxrepo." --voice {voice} --url {state.grpc_url} -o hello.wav',
+            f'  {command} say "Hello from voxrepo." --voice {voice} --url {state.grpc_url} -o hello.wav',
             f'  curl -s {state.http_url}/v2/models/{voice}/generate -d \'{{"text": "Hello from voxrepo."}}\'',
         ]
     if state.callables_url:
@@ -49,9 +56,15 @@ def _how_to_call(state: ServerState) -> str:
 def serve(
     root: RootOption = Path(),
     host: Annotated[str, typer.Option(envvar="VOXREPO_HOST", help="Address to listen on.")] = "127.0.0.1",
-    http_port: Annotated[int, typer.Option(envvar="VOXREPO_HTTP_PORT", min=0, max=65535)] = 8000,
-    grpc_port: Annotated[int, typer.Option(envvar="VOXREPO_GRPC_PORT", min=0, max=65535)] = 8001,
-    metrics_port: Annotated[int, typer.Option(envvar="VOXREPO_METRICS_PORT", min=0, max=65535)] = 8002,
+    http_port: Annotated[
+        int, typer.Option(envvar="VOXREPO_HTTP_PORT", min=0, max=65535, help="HTTP; 0 takes any free port.")
+    ] = 8000,
+    grpc_port: Annotated[
+        int, typer.Option(envvar="VOXREPO_GRPC_PORT", min=0, max=65535, help="gRPC, likewise.")
+    ] = 8001,
+    metrics_port: Annotated[
+        int, typer.Option(envvar="VOXREPO_METRICS_PORT", min=0, max=65535, help="Prometheus, likewise.")
+    ] = 8002,
     engine: Annotated[
         Path | None, typer.Option(envvar="VOXREPO_ENGINE", help="A tritonserver to use instead of the wheel's.")
     ] = None,
@@ -62,10 +75,12 @@ def serve(
         ),
     ] = 30.0,
     callables: Annotated[
-        bool, typer.Option("--callables", help="Let PyTriton bind Python functions (loopback, token).")
+        bool, typer.Option("--callables", help="Let PyTriton bind Python functions, see docs/operations.md.")
     ] = False,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write request texts to the log.")] = False,
-    background: Annotated[bool, typer.Option("--background", help="Return once the server is ready.")] = False,
+    background: Annotated[
+        bool, typer.Option("--background", help="Return once it serves: code 0 if all is ready, else 3.")
+    ] = False,
     state_dir: StateOption = None,
 ) -> None:
     """Serve every voice and model of a folder through Triton, until Ctrl-C."""
@@ -94,8 +109,10 @@ def serve(
     def tell(state: ServerState) -> None:
         nonlocal last_phase
         if state.phase != last_phase:
-            last_phase = state.phase
-            console.rule(state.phase)
+            # a start that failed is told by its error alone
+            if not (state.phase in {"draining", "stopped"} and last_phase in {"starting", ""}):
+                console.rule(state.phase)
+                last_phase = state.phase
             if state.phase in _SERVING:
                 console.print(_how_to_call(state), soft_wrap=True, markup=False)
 
@@ -118,7 +135,7 @@ def _serve_in_background(layout: Layout) -> None:
             env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
         )
     end = time.monotonic() + BACKGROUND_START_TIMEOUT_S
-    with console.status("starting"):
+    with console.status("starting") as shown:
         while time.monotonic() < end:
             if process.poll() is not None:
                 said = log_file.read_bytes()[start:].decode("utf-8", "replace").strip()
@@ -127,7 +144,12 @@ def _serve_in_background(layout: Layout) -> None:
             state = folder.read_running()
             if state is not None and state.pid == process.pid and state.phase in _SERVING:
                 console.print(_how_to_call(state), soft_wrap=True, markup=False)
+                console.print(f"pid {state.pid}, logs in {folder.logs}; `voxrepo stop` ends it", soft_wrap=True)
+                if state.phase != "ready":
+                    raise typer.Exit(3)
                 return
+            if state is not None and state.pid == process.pid:
+                shown.update(state.phase)
             time.sleep(0.1)
     process.terminate()
     raise fail(f"not ready after {BACKGROUND_START_TIMEOUT_S:g} s; see {log_file}")
@@ -152,13 +174,15 @@ def status(root: RootOption = Path(), state_dir: StateOption = None, as_json: Js
             f"edge restarts {state.edge_restarts}",
             markup=False,
         )
-        table = Table("name", "kind", "state", "versions", "reason")
+        table = Table("name", "kind", "state", "versions")
         for model in state.models:
             versions = " ".join(f"{stage}={number}" for stage, number in model.versions.items())
-            table.add_row(Text(model.name), model.kind, model.state, versions, Text(model.reason))
+            table.add_row(Text(model.name), model.kind, model.state, versions)
         console.print(table)
-        console.print(f"HTTP {state.http_url}   gRPC {state.grpc_url}   metrics {state.metrics_url}", markup=False)
-        console.print(f"logs in {state.log_folder}", soft_wrap=True, markup=False)
+        # below the table, where neither file nor line is cut off
+        lines = [f"{model.name} is not served: {model.reason}" for model in state.models if model.reason]
+        lines += [*_addresses(state), f"logs in  {state.log_folder}"]
+        console.print("\n".join(lines), soft_wrap=True, markup=False)
     if state.phase != "ready":
         raise typer.Exit(3)
 
@@ -167,7 +191,7 @@ def status(root: RootOption = Path(), state_dir: StateOption = None, as_json: Js
 def stop(
     root: RootOption = Path(),
     state_dir: StateOption = None,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds to wait for it to end.")] = 60.0,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds to wait for it to end.")] = 90.0,
 ) -> None:
     """Stop the server of a folder after what is in flight is done."""
     state = _running(layout_of(root, state_dir))

@@ -70,4 +70,5 @@ def _report(imported: ImportedVoice, as_json: bool) -> None:
     for path in imported.paths:
         console.print(f"wrote {path}", soft_wrap=True, markup=False)
     if imported.licence:
-        console.print(f"licence of the weights: {imported.licence.strip()}", soft_wrap=True, markup=False)
+        where = imported.paths[0] / "stage.yaml"
+        console.print(f"the licence of the weights is told in {where} (provenance); read it", soft_wrap=True)

@@ -181,7 +181,7 @@ class DataPlane:
             raw = await self._engine.call(method, request.SerializeToString(), time.monotonic() + limit_s)
         except CallerTimedOut:
             if limit_s < MANAGEMENT_TIMEOUT_S:
-                raise DeadlineExceeded(f"timed out after {limit_s * 1000:.0f} ms") from None
+                raise DeadlineExceeded(f"timed out after {limit_s * 1000:g} ms") from None
             raise Unavailable(f"the engine did not answer within {limit_s:g} s") from None
         except EngineCallFailed as failure:
             raise self._refusal(failure, name, version, self.voices.get(name), new_request_id()) from failure

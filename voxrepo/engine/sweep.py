@@ -57,10 +57,24 @@ def sweep(workspace: Workspace, spare: Set[int] = frozenset()) -> Swept:
             process.kill()
             swept.processes.append(process.pid)
     psutil.wait_procs(processes, timeout=5)
-    if SHM_FOLDER.is_dir():
-        for region in SHM_FOLDER.glob(f"{workspace.shm_prefix}*"):
-            with contextlib.suppress(OSError):
-                region.unlink()
-                swept.shm_regions.append(region.name)
+    for region in _shm_regions(workspace):
+        with contextlib.suppress(OSError):
+            region.unlink()
+            swept.shm_regions.append(region.name)
     workspace.remove()
     return swept
+
+
+def close_to_others(workspace: Workspace) -> None:
+    """Let only this user read the engine's shared memory, which holds what clients send and get.
+
+    Its processes make it readable for all, whatever the umask. To be called when all models are loaded: each instance
+    makes its region then, and later requests only let it grow.
+    """
+    for region in _shm_regions(workspace):
+        with contextlib.suppress(FileNotFoundError):  # of an instance that has ended meanwhile
+            region.chmod(0o600)
+
+
+def _shm_regions(workspace: Workspace) -> list[Path]:
+    return list(SHM_FOLDER.glob(f"{workspace.shm_prefix}*")) if SHM_FOLDER.is_dir() else []

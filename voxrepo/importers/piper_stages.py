@@ -39,8 +39,8 @@ WINDOW_FRAMES = 128
 """Frames per call of the generator: on a CPU as fast as the whole utterance, with 1/6 of the work in overlaps for
 Piper's medium voices (measured with 64 and 128 frames)."""
 
-PROOF_PEAK = 0.7
-"""Peak that the loudest of the proof texts gets: -3 dBFS, so that voices are about equally loud and a louder text
+PROOF_PEAK = 0.6
+"""Peak that the loudest of the proof texts gets: -4 dBFS, so that voices are about equally loud and a louder text
 than those still does not clip. Piper scales each sentence to full scale, which cannot be done while streaming."""
 MAX_GAIN = 4.0
 """A voice that is louder gets a gain below 1, so that its samples stay clear of the end of INT16."""

@@ -99,7 +99,7 @@ class RequestRecord:
     def deadline_error(self) -> DeadlineExceeded:
         """The error to answer once the deadline has passed."""
         limit_ms = 0.0 if self.deadline_s is None else (self.deadline_s - self.started_s) * 1000
-        return DeadlineExceeded(f"timed out after {limit_ms:.0f} ms")
+        return DeadlineExceeded(f"timed out after {limit_ms:g} ms")
 
 
 class Accountant:

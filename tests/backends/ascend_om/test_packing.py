@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from om_backend.packing import CallCost, pack
+from om_backend.packing import CallCost, pack, shortest_first
 
 
 @st.composite
@@ -123,3 +123,10 @@ def test_measured_costs_always_keep_the_single_row():
 def test_refuses_a_table_that_cannot_be_used(seconds: dict[int, float], reference: int):
     with pytest.raises(ValueError, match=r"batch 1|positive"):
         CallCost(seconds, reference)
+
+
+def test_requests_with_little_work_go_first():
+    # units 0 to 2 belong to a request of 30, unit 3 to one of 5
+    assert shortest_first([[0], [1], [2], [3]], [30, 30, 30, 5]) == [[3], [0], [1], [2]]
+    assert shortest_first([[0, 1], [2, 3]], [30, 30, 30, 5]) == [[2, 3], [0, 1]]
+    assert shortest_first([[1], [0]], [7, 7]) == [[0], [1]]

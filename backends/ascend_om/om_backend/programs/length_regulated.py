@@ -12,7 +12,7 @@ from om_backend import costs
 from om_backend.job import Job, run_isolated
 from om_backend.length_regulator import FloatArray, frame_counts, sample_prior
 from om_backend.noise import DURATION, PRIOR, gaussian
-from om_backend.packing import CallCost, pack
+from om_backend.packing import CallCost, pack, shortest_first
 from om_backend.runtime import Array, Graph
 from om_backend.segments import read_segments
 from voxrepo_contract import tensors
@@ -112,7 +112,9 @@ class LengthRegulatedProgram:
                 job.fail(error)
                 continue
             units.extend(_Unit(utterance, index) for index in range(len(utterance.segments)))
-        for group in pack([len(unit.ids) for unit in units], self._encoder_cost):
+        groups = pack([len(unit.ids) for unit in units], self._encoder_cost)
+        work = [sum(len(segment) for segment in unit.utterance.segments) for unit in units]
+        for group in shortest_first(groups, work):
             # a group goes all the way before the next starts, so that the first requests leave early
             self._run_group([units[index] for index in group])
 

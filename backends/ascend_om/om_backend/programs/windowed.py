@@ -12,7 +12,7 @@ from om_backend import costs
 from om_backend.audio import check_audible, silence, to_int16
 from om_backend.job import Job, run_isolated
 from om_backend.length_regulator import FloatArray
-from om_backend.packing import CallCost, pack
+from om_backend.packing import CallCost, pack, shortest_first
 from om_backend.runtime import Graph
 from om_backend.segments import read_segments
 from om_backend.windows import Window, plan_windows
@@ -97,7 +97,8 @@ class WindowedProgram:
         for length in lengths:
             same = [index for index, unit in enumerate(units) if unit.window.frames == length]
             groups += [[same[i] for i in group] for group in pack([length] * len(same), self._cost)]
-        for group in sorted(groups):
+        work = [sum(len(segment) for segment in unit.utterance.segments) for unit in units]
+        for group in shortest_first(groups, work):
             run_isolated([units[index] for index in group], self._generate, lambda unit: unit.utterance.job)
 
     def _generate(self, group: Sequence[_Unit]) -> None:
