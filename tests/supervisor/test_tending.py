@@ -87,3 +87,16 @@ def test_failed_starts_are_repeated_with_growing_pauses() -> None:
     scene.can_start = True
     scene.tending.step(30.0)
     assert (scene.deaths, scene.tending.restarts) == (1, 1)
+
+
+def test_a_disk_that_refuses_is_tried_again_like_any_failure() -> None:
+    scene = Scene()
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    tending = Tending("edge", lambda: scene.child, scene._died, full, Backoff(first_s=1.0))  # type: ignore[arg-type, return-value]
+    scene.kill()
+    tending.step(0.0)
+    tending.step(1.0)
+    assert (scene.deaths, tending.restarts) == (1, 0)

@@ -20,7 +20,6 @@ from types import FrameType
 import psutil
 
 from voxrepo.edge.options import EdgeOptions, edge_command
-from voxrepo.edge.table import write_table
 from voxrepo.engine.binary import find_engine
 from voxrepo.engine.command import RemoteControl, engine_command, engine_environment
 from voxrepo.engine.control import EngineControl
@@ -33,6 +32,7 @@ from voxrepo.supervisor.child import Child
 from voxrepo.supervisor.loader import edge_table, initial_statuses, load_everything
 from voxrepo.supervisor.options import ServeOptions
 from voxrepo.supervisor.state import ModelStatus, Phase, ServerState, StateFolder, remove_quietly
+from voxrepo.supervisor.tablefile import TableFile
 from voxrepo.supervisor.tending import Tending
 from voxrepo_contract.errors import ConfigError, Unavailable, VoxrepoError
 
@@ -66,7 +66,7 @@ class Server:
         self._inventory = Inventory()
         self._engine: Child | None = None
         self._edge: Child | None = None
-        self._generation = 0
+        self._table = TableFile(self._folder.table_file)
         self._stop_signals = 0
         self._edge_ports: tuple[int, int, int] = (options.http_port, options.grpc_port, options.metrics_port)
         self._engine_metrics_port = _free_port()
@@ -164,6 +164,8 @@ class Server:
             stream.write(token)
 
     def _start_edge(self) -> None:
+        if self._edge is not None:
+            self._edge.kill()  # one that listens and could not say so still holds the ports
         remove_quietly(self._folder.ready_file)
         http_port, grpc_port, metrics_port = self._edge_ports
         options = EdgeOptions(
@@ -207,8 +209,8 @@ class Server:
     def _wait_for_edge(self) -> bool:
         """Wait until the edge goes by the table written last; whether it does. Only then is what it says true."""
         end = time.monotonic() + EDGE_START_TIMEOUT_S
-        while self._edge_facts().get("generation") != self._generation:
-            if time.monotonic() > end or not self._child_runs_on(self._edge):
+        while self._edge_facts().get("generation") != self._table.generation:
+            if self._table.is_behind or time.monotonic() > end or not self._child_runs_on(self._edge):
                 log.error("the edge has not taken the new table")
                 return False
             time.sleep(0.02)
@@ -268,7 +270,7 @@ class Server:
                 if not self._stop_signals:
                     tending.step(time.monotonic())
             restarts = {"edge_restarts": edge.restarts, "engine_restarts": engine.restarts}
-            if any(getattr(self.state, name) != count for name, count in restarts.items()):
+            if self._table.catch_up() or any(getattr(self.state, name) != count for name, count in restarts.items()):
                 self._update(phase=self._phase_of_models(), **restarts)
 
     def _edge_died(self) -> None:
@@ -312,12 +314,8 @@ class Server:
     # state
 
     def _publish(self, ready: bool = False) -> None:
-        self._generation += 1
-        table = edge_table(self._generation, self._inventory, self.state.models, ready=ready, cores=usable_cores())
-        try:
-            write_table(self._folder.table_file, table)
-        except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror}", file=self._folder.table_file) from error
+        generation = self._table.generation + 1
+        self._table.put(edge_table(generation, self._inventory, self.state.models, ready=ready, cores=usable_cores()))
 
     def _update(self, phase: Phase | None = None, **changes: object) -> None:
         if phase is not None:

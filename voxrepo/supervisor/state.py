@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -138,4 +139,5 @@ def process_of(state: ServerState) -> psutil.Process | None:
 
 def remove_quietly(file: Path) -> None:
     """Remove a file of the state folder if it is there."""
-    file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # it is not there, or the disk has become read-only
+        file.unlink()

@@ -61,7 +61,7 @@ class Tending:
         elif now_s >= self._next_try_s:
             try:
                 self._start()
-            except VoxrepoError as error:
+            except (VoxrepoError, OSError) as error:  # a disk that is full or has gone is no reason to end
                 log.error("the %s did not start: %s", self._name, error)
                 self._schedule(now_s)
             else:
