@@ -75,6 +75,12 @@ def test_an_unknown_voice_is_404_and_lists_what_there_is(server: RunningServer) 
     assert VOICE in answer["error"]
 
 
+def test_a_stage_cannot_be_called_past_the_limits_of_its_voice(server: RunningServer) -> None:
+    status, answer = generate(server, {"text": "a" * 5000}, voice=f"{VOICE}.text_frontend")
+    assert status == 403
+    assert "call the voice" in answer["error"]
+
+
 def test_control_calls_are_refused(server: RunningServer) -> None:
     with grpc_client.InferenceServerClient(server.grpc_url) as client:
         for call in (

@@ -20,8 +20,15 @@ from voxrepo.edge.parameters import STABLE_ARM, shown, timeout_us_of
 from voxrepo.edge.table import TableWatcher, VoiceEntry
 from voxrepo.edge.validation import VoiceCall, check_voice_request, check_voice_version, refuse_shared_memory
 from voxrepo.metrics.accounting import RequestRecord, new_request_id
-from voxrepo_contract.errors import DeadlineExceeded, InvalidArgument, NotFound, Unavailable, VoxrepoError
-from voxrepo_contract.names import is_model_name
+from voxrepo_contract.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    Unavailable,
+    VoxrepoError,
+)
+from voxrepo_contract.names import VOICE_STAGES, is_model_name
 from voxrepo_contract.tensors import AUDIO
 
 log = logging.getLogger(__name__)
@@ -120,6 +127,10 @@ class DataPlane:
         unserved = self._unserved(request.model_name)
         if unserved is not None:
             raise unserved
+        voice, _, stage = request.model_name.rpartition(".")
+        if stage in VOICE_STAGES and voice in self.voices:
+            # the voice's limits hold at its own door only; a stage would take a text of any length
+            raise PermissionDenied(f"{request.model_name} is a stage of the voice {voice}; call the voice")
         refuse_shared_memory(request)
         timeout_us = timeout_us_of(request.parameters)
         if timeout_us is not None:

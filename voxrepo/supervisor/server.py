@@ -7,6 +7,7 @@ no request meets an engine that is already stopping.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -326,7 +327,8 @@ class Server:
         except OSError as error:
             # a full disk must not take a serving server down
             log.error("the state could not be written: %s", error)
-        self._on_change(self.state)
+        with contextlib.suppress(OSError):  # nor must one under the file that takes this process's output
+            self._on_change(self.state)
 
 
 def _is_free(port: int) -> bool:
