@@ -87,3 +87,8 @@ def test_the_environment_given_is_left_as_it_was(binary: EngineBinary):
     base = {"PATH": "/usr/bin"}
     engine_environment(binary, base)
     assert base == {"PATH": "/usr/bin"}
+
+
+def test_instances_are_told_where_to_share_what_they_measure(binary: EngineBinary, tmp_path: Path):
+    assert "VOXREPO_COSTS_DIR" not in engine_environment(binary, {})
+    assert engine_environment(binary, {}, costs_folder=tmp_path)["VOXREPO_COSTS_DIR"] == str(tmp_path)

@@ -17,11 +17,11 @@ from voxrepo.repository.voice import StageSettings
         ("text_frontend", 8, 1, 1),
         ("text_frontend", 64, 8, 1),
         ("acoustic", 1, 1, 1),
-        ("acoustic", 2, 1, 2),
-        ("acoustic", 3, 1, 2),
-        ("acoustic", 4, 2, 2),
-        ("vocoder", 8, 4, 2),
-        ("vocoder", 64, 32, 2),
+        ("acoustic", 2, 2, 1),
+        ("acoustic", 3, 3, 1),
+        ("acoustic", 4, 4, 1),
+        ("vocoder", 8, 8, 1),
+        ("vocoder", 64, 64, 1),
     ],
 )
 def test_auto_fills_the_cores(stage: str, cores: int, instances: int, threads: int):

@@ -12,6 +12,8 @@ from voxrepo.engine.binary import EngineBinary
 from voxrepo.engine.workspace import Workspace
 
 TOKEN_HEADER = "triton-access-token"  # noqa: S105  the name of a header
+COSTS_FOLDER_VARIABLE = "VOXREPO_COSTS_DIR"
+"""Read by the backend ``ascend_om``; instances of a model must use the same measured costs."""
 RESTRICTED_APIS = "inference,shared-memory,model-repository,statistics,trace,logging"
 
 
@@ -74,9 +76,11 @@ def engine_command(
     return command
 
 
-def engine_environment(binary: EngineBinary, base: Mapping[str, str] = os.environ) -> dict[str, str]:
+def engine_environment(
+    binary: EngineBinary, base: Mapping[str, str] = os.environ, *, costs_folder: Path | None = None
+) -> dict[str, str]:
     """Environment of the engine: this Python first in ``PATH`` (stubs find their packages through it), libraries
-    of the wheel and of Python in ``LD_LIBRARY_PATH``.
+    of the wheel and of Python in ``LD_LIBRARY_PATH``, and where instances share what they measure.
     """
     environment = dict(base)
     here = Path(sys.executable).parent
@@ -84,6 +88,8 @@ def engine_environment(binary: EngineBinary, base: Mapping[str, str] = os.enviro
     libraries = [*map(str, binary.library_dirs), base.get("LD_LIBRARY_PATH", "")]
     environment["LD_LIBRARY_PATH"] = os.pathsep.join(part for part in libraries if part)
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    if costs_folder is not None:
+        environment[COSTS_FOLDER_VARIABLE] = str(costs_folder)
     # the stages bring their own parallelism; a BLAS pool per process would fight it
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -228,7 +228,10 @@ class Server:
             remote=self._remote,
         )
         self._engine = Child(
-            "engine", command, self._folder.logs / "engine.log", engine_environment(self._binary, os.environ)
+            "engine",
+            command,
+            self._folder.logs / "engine.log",
+            engine_environment(self._binary, os.environ, costs_folder=self._options.layout.state / "costs"),
         )
         self._update(engine_pid=self._engine.pid)
         with EngineControl(self._workspace.grpc_target) as control:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from om_backend.cost_store import CostStore, Seconds
 from om_backend.packing import CallCost
 
 BATCHES = (1, 2, 4, 8)
@@ -14,35 +15,61 @@ MIN_GAIN = 0.25
 """Time per row that a larger batch must save. Below it the noise of the measurement is as large as the gain, and
 answers would stop being equal to the bit between a request served alone and one served in a crowd."""
 
-_REPEATS = 3
+_ROUNDS = 4
 
 
-def fastest_seconds(call: Callable[[], object], repeats: int = _REPEATS) -> float:
-    """Least wall time of ``repeats`` calls: other load on the machine only ever adds time."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+def fastest_seconds(calls: dict[int, Callable[[], object]], rounds: int = _ROUNDS) -> dict[int, float]:
+    """Least wall time of each call over ``rounds``: other load on the machine only ever adds time.
+
+    The calls take turns, so that a slow moment of the machine meets all of them.
+    """
+    seconds = dict.fromkeys(calls, float("inf"))
+    for _ in range(rounds):
+        for batch, call in calls.items():
+            seconds[batch] = min(seconds[batch], _seconds(call))
+    return seconds
 
 
 def measure(
-    call_with: Callable[[int], Callable[[], object]], reference_length: int, batches: Iterable[int] = BATCHES
+    call_with: Callable[[int], Callable[[], object]],
+    reference_length: int,
+    batches: Iterable[int] = BATCHES,
+    *,
+    store: CostStore,
+    graph_sha256: str,
 ) -> CallCost:
-    """Time calls of each batch size and keep the sizes that pay.
+    """Time calls of each batch size, or recall the times, and keep the sizes that pay.
 
     Args:
         call_with: for a batch size, a function that runs the graph once at ``reference_length``.
         reference_length: padded length of those calls.
         batches: batch sizes to try, ascending from 1; the search stops at the first one that costs more per row
             than the one before.
+        store: keeps the times for other instances and later starts.
+        graph_sha256: of the graph file.
     """
-    seconds: dict[int, float] = {}
-    for batch in batches:
-        call = call_with(batch)
-        call()
-        seconds[batch] = fastest_seconds(call)
-        if len(seconds) > 1 and seconds[batch] / batch > min(s / b for b, s in seconds.items() if b < batch):
-            break
-    return CallCost.measured(seconds, reference_length, MIN_GAIN)
+
+    def time_all() -> Seconds:
+        calls: dict[int, Callable[[], object]] = {}
+        least_per_row = float("inf")
+        for batch in batches:
+            calls[batch] = call_with(batch)
+            calls[batch]()
+            per_row = _seconds(calls[batch]) / batch
+            if per_row > least_per_row:
+                break
+            least_per_row = per_row
+        return {str(batch): seconds for batch, seconds in fastest_seconds(calls).items()}
+
+    try:
+        seconds = store.recall(graph_sha256, time_all)
+    except OSError:
+        # without a place to share them, instances must agree on something that needs no measurement
+        return CallCost.per_call(1)
+    return CallCost.measured({int(batch): value for batch, value in seconds.items()}, reference_length, MIN_GAIN)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start

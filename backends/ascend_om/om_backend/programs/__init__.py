@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from om_backend.cost_store import CostStore
 from om_backend.job import Program
 from om_backend.programs.direct import DirectProgram
 from om_backend.programs.length_regulated import LengthRegulatedProgram
@@ -35,10 +36,11 @@ def load_program(version_dir: Path, settings: RuntimeSettings, unit_batch: int |
     stage = read_stage(version_dir)
     verify_files(version_dir, stage)
     graphs = {name: load_graph(version_dir, spec, settings) for name, spec in stage.graphs.items()}
+    store = CostStore.of_environment(f"{settings.threads} threads")
     if isinstance(stage, LengthRegulatedStage):
-        return LengthRegulatedProgram(stage, graphs, unit_batch)
+        return LengthRegulatedProgram(stage, graphs, unit_batch, store)
     if isinstance(stage, WindowedStage):
-        return WindowedProgram(stage, graphs, unit_batch)
+        return WindowedProgram(stage, graphs, unit_batch, store)
     if isinstance(stage, DirectStage):
         return DirectProgram(stage, graphs)
     raise ConfigError(f"program {stage.program!r} is not one that ascend_om runs", file=version_dir / STAGE_FILE)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from om_backend import costs
+from om_backend.cost_store import CostStore
 from om_backend.job import Job, run_isolated
 from om_backend.length_regulator import FloatArray, frame_counts, sample_prior
 from om_backend.noise import DURATION, PRIOR, gaussian
@@ -64,8 +65,16 @@ class _Unit:
 class LengthRegulatedProgram:
     """Phoneme ids to acoustic features for VITS-like stages; see ``LengthRegulatedOptions`` for the graphs."""
 
-    def __init__(self, stage: LengthRegulatedStage, graphs: Mapping[str, Graph], unit_batch: int | None) -> None:
+    def __init__(
+        self,
+        stage: LengthRegulatedStage,
+        graphs: Mapping[str, Graph],
+        unit_batch: int | None,
+        store: CostStore | None = None,
+    ) -> None:
         self._options = stage.options
+        self._store = store or CostStore()
+        self._sha256 = {name: graph.sha256 for name, graph in stage.graphs.items()}
         self._encoder = graphs["encoder"]
         self._decoder = graphs["decoder"]
         self._speakers = stage.interface.speakers or 1
@@ -92,10 +101,20 @@ class LengthRegulatedProgram:
 
         if self._measure:
             unit = _Unit(self._read(job_of(REFERENCE_IDS)), 0)
-            self._encoder_cost = costs.measure(lambda b: lambda: self._encode([unit] * b), REFERENCE_IDS)
+            self._encoder_cost = costs.measure(
+                lambda b: lambda: self._encode([unit] * b),
+                REFERENCE_IDS,
+                store=self._store,
+                graph_sha256=self._sha256["encoder"],
+            )
             self._encode([unit])
             unit.counts = np.full(len(unit.ids), -(-REFERENCE_FRAMES // len(unit.ids)), np.int64)
-            self._decoder_cost = costs.measure(lambda b: lambda: self._decode([unit] * b), unit.frames)
+            self._decoder_cost = costs.measure(
+                lambda b: lambda: self._decode([unit] * b),
+                unit.frames,
+                store=self._store,
+                graph_sha256=self._sha256["decoder"],
+            )
             self._encoder.release_work_memory()
             self._decoder.release_work_memory()
         for ids in WARM_UP_IDS:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from om_backend import costs
+from om_backend.cost_store import CostStore
 from om_backend.audio import check_audible, silence, to_int16
 from om_backend.job import Job, run_isolated
 from om_backend.length_regulator import FloatArray
@@ -44,7 +45,13 @@ class WindowedProgram:
     shape, never its neighbours in the batch.
     """
 
-    def __init__(self, stage: WindowedStage, graphs: Mapping[str, Graph], unit_batch: int | None) -> None:
+    def __init__(
+        self,
+        stage: WindowedStage,
+        graphs: Mapping[str, Graph],
+        unit_batch: int | None,
+        store: CostStore | None = None,
+    ) -> None:
         interface = stage.interface
         if interface.channels is None or interface.hop_length_samples is None or interface.sample_rate_hz is None:
             raise InvalidArgument("a vocoder's interface needs channels, hop_length_samples and sample_rate_hz")
@@ -56,6 +63,8 @@ class WindowedProgram:
         self._features = tensors.features(interface.channels)
         self._cost = CallCost.per_call(unit_batch or 1)
         self._measure = unit_batch is None
+        self._store = store or CostStore()
+        self._sha256 = stage.graphs["generator"].sha256
 
     def warm_up(self) -> str:
         """Run a short and a full window; measure what batch size is cheapest unless it was given."""
@@ -66,7 +75,9 @@ class WindowedProgram:
             return self._generator.run({"features": feed})["audio"].astype(np.float32, copy=False)
 
         if self._measure:
-            self._cost = costs.measure(lambda b: lambda: call_with(b), window)
+            self._cost = costs.measure(
+                lambda b: lambda: call_with(b), window, store=self._store, graph_sha256=self._sha256
+            )
             self._generator.release_work_memory()
         # the longest first: the memory of shorter windows lies within what it took
         for frames in (window, window // 4 or 1):
