@@ -103,7 +103,7 @@ def test_each_program_reads_back_as_it_was_written(data: dict[str, Any], kind: t
         ({"graphs": {"generator": graph(sha256=SHA256.upper())}}, "graphs.generator.sha256"),
         ({"graphs": {"generator": graph(device="gpu")}}, "graphs.generator.device: Input should be 'cpu' or 'npu'"),
         ({"graphs": {"generator": graph(inputs=[])}}, "graphs.generator.inputs"),
-        ({"graphs": {"generator": graph(gears={"frames": [0]})}}, "graphs.generator.gears.frames.0"),
+        ({"graphs": {"generator": graph(gears=[{"frames": 0}])}}, "graphs.generator.gears.0.frames"),
         ({"interface": {"channels": 0}}, "interface.channels"),
         ({"interface": {"inventory_sha256": "x"}}, "interface.inventory_sha256"),
         ({"interface": {"colour": "red"}}, "interface.colour: unknown key"),
