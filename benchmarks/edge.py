@@ -20,7 +20,7 @@ from rich.table import Table
 
 from tests.e2e.calls import inputs_for
 from tests.edge.harness import EdgeProcess, Engine
-from voxrepo.supervisor.server import _free_port
+from voxrepo.supervisor.ports import free_port
 
 SECONDS_OF_AUDIO = (0.1, 1.0, 3.0, 10.0)
 SAMPLE_RATE_HZ = 22_050
@@ -83,7 +83,7 @@ def main() -> None:
     """Measure and print the table."""
     with tempfile.TemporaryDirectory(prefix="vx") as scratch:
         engine = Engine(Path(scratch))
-        engine.start(_free_port())
+        engine.start(free_port())
         edge = EdgeProcess(engine.target, Path(scratch))
         try:
             with triton.InferenceServerClient(engine.target) as a, triton.InferenceServerClient(edge.grpc) as b:

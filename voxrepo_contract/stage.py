@@ -11,7 +11,7 @@ import hashlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from voxrepo_contract import SCHEMA_VERSION, yamlfile
 from voxrepo_contract.errors import ConfigError
@@ -24,6 +24,8 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=128)]
 Dim = int | str
 """A fixed size, or the name of an axis that varies (``batch``, ``ids``, ``frames``)."""
+BATCH_AXIS = "batch"
+"""Name of the axis along which requests are joined; it is the first of every tensor then."""
 
 
 class FileEntry(StrictModel):
@@ -37,7 +39,21 @@ class GraphTensor(StrictModel):
     """One input or output of a graph. ``dtype`` is the Open Inference Protocol name."""
 
     name: str
-    dtype: Literal["BOOL", "INT8", "UINT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64"]
+    dtype: Literal[
+        "BOOL",
+        "INT8",
+        "UINT8",
+        "INT16",
+        "UINT16",
+        "INT32",
+        "UINT32",
+        "INT64",
+        "UINT64",
+        "FP16",
+        "FP32",
+        "FP64",
+        "BYTES",
+    ]
     dims: list[Dim]
 
 
@@ -46,7 +62,9 @@ class GraphSpec(StrictModel):
 
     Attributes:
         device: ``cpu`` or ``npu``; a graph that asks for an NPU is refused where none works, never moved.
-        gears: sizes for which the graph is built, per axis name; an axis not listed takes any size.
+        gears: the sizes that a graph with ``device: npu`` is built for, each one joint choice for all named axes of
+            its tensors (``{batch: 4, frames: 64}``); empty where all dims are fixed numbers, or where the graph was
+            built for ranges. A graph with ``device: cpu`` takes any size and has none.
     """
 
     file: FileName
@@ -54,7 +72,13 @@ class GraphSpec(StrictModel):
     device: Literal["cpu", "npu"] = "cpu"
     inputs: list[GraphTensor] = Field(min_length=1)
     outputs: list[GraphTensor] = Field(min_length=1)
-    gears: dict[str, list[Annotated[int, Field(ge=1)]]] = Field(default_factory=dict)
+    gears: list[dict[str, Annotated[int, Field(ge=1)]]] = Field(default_factory=list, max_length=100)
+
+    @field_validator("gears", mode="before")
+    @classmethod
+    def _reads_the_first_form(cls, gears: Any) -> Any:
+        # versions written before gears were joint choices say `{}` for none
+        return [] if gears == {} else gears
 
 
 class Interface(StrictModel):

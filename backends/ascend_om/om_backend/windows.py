@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -46,3 +47,81 @@ def plan_windows(frames: int, window: int, overlap: int) -> list[Window]:
         start += window - 2 * overlap
     windows.append(Window(frames - window, frames, kept, frames))
     return windows
+
+
+class WindowPlanner:
+    """Windows whose sizes are gear lengths, at least total cost. The plan depends on the number of frames alone.
+
+    Windows of sizes ``L1..Lk`` cover ``L1 + ... + Lk - 2 overlap (k - 1)`` frames, so ``frames`` are covered when the
+    useful parts ``Li - 2 overlap`` sum to ``frames - 2 overlap`` or more. The cheapest choice is a covering knapsack,
+    solved exactly by dynamic programming over useful frames; of equal ones it has the fewest windows. Sizes descend:
+    full windows of the best size first, then what the remainder needs. The last window is moved left until its true
+    frames fill it, so a window is padded only where the whole sequence is shorter than it.
+
+    Args:
+        cost_by_length: cost of a window (any unit) by its size in frames.
+        overlap: receptive field to each side in frames, as in :func:`plan_windows`.
+        may_pad: whether a sequence shorter than a window may be padded, since the graph is told its true length.
+    """
+
+    def __init__(self, cost_by_length: Mapping[int, float], overlap: int, *, may_pad: bool) -> None:
+        if not cost_by_length or overlap < 0 or min(cost_by_length) < 1 or min(cost_by_length.values()) <= 0:
+            raise ValueError("a plan needs window sizes and their costs, all positive, and an overlap of 0 or more")
+        self._cost = dict(sorted(cost_by_length.items(), reverse=True))
+        self._overlap = overlap
+        self._may_pad = may_pad
+        # by useful frames still to cover: (cost, windows, size of one of them)
+        self._best: dict[tuple[int, ...], list[tuple[float, int, int]]] = {}
+
+    def plan(self, frames: int) -> list[Window]:
+        """Windows for a sequence of ``frames``; the size of each is a gear length or, where padded, below one.
+
+        Raises:
+            ValueError: ``frames`` is below 1, or no choice of windows covers it exactly.
+        """
+        sizes = self._sizes(frames)
+        windows: list[Window] = []
+        start = kept = 0
+        for number, size in enumerate(sizes):
+            last = number == len(sizes) - 1
+            if last:
+                start = max(0, frames - size)
+            keep_stop = frames if last else start + size - self._overlap
+            windows.append(Window(start, min(start + size, frames), kept, keep_stop))
+            kept = keep_stop
+            start = keep_stop - self._overlap
+        return windows
+
+    def _sizes(self, frames: int) -> list[int]:
+        if frames < 1:
+            raise ValueError(f"cannot cut {frames} frames into windows")
+        choices: list[tuple[float, int, list[int]]] = []
+        alone = [size for size in self._cost if size == frames or (size > frames and self._may_pad)]
+        if alone:
+            size = min(alone, key=lambda size: (self._cost[size], size))
+            choices.append((self._cost[size], 1, [size]))
+        # a window that is moved left must find that many frames
+        fitting = tuple(size for size in self._cost if 2 * self._overlap < size < frames)
+        if fitting:
+            many = self._cover(frames - 2 * self._overlap, fitting)
+            choices.append((sum(self._cost[size] for size in many), len(many), many))
+        if not choices:
+            raise ValueError(f"no choice of windows of {sorted(self._cost)} frames covers {frames} frames exactly")
+        return min(choices)[2]
+
+    def _cover(self, useful: int, sizes: tuple[int, ...]) -> list[int]:
+        best = self._best.setdefault(sizes, [(0.0, 0, 0)])
+        steps = [(size - 2 * self._overlap, self._cost[size], size) for size in sizes]
+        while len(best) <= useful:
+            left = len(best)
+            options = []
+            for step, cost, size in steps:
+                before = best[max(0, left - step)]
+                options.append((before[0] + cost, before[1] + 1, size))
+            best.append(min(options, key=lambda option: (option[0], option[1], -option[2])))
+        chosen: list[int] = []
+        while useful > 0:
+            size = best[useful][2]
+            chosen.append(size)
+            useful -= size - 2 * self._overlap
+        return sorted(chosen, reverse=True)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ from om_backend.length_regulator import frame_counts
 from om_backend.noise import DURATION, PRIOR, gaussian
 from om_backend.packing import CallCost
 from om_backend.programs import load_program
+from om_backend.programs.length_regulated import LengthRegulatedProgram
 from om_backend.runtime import RuntimeSettings
 
 from voxrepo_contract.errors import Internal, InvalidArgument
 
+from .geared import GearedGraph, geared, gears
 from .graphs import CHANNELS, IDS, NAN_DURATION_ID, NAN_MEAN_ID, job_for, place_acoustic, run_all
 
 GOOD_IDS = 6
@@ -261,15 +264,16 @@ def test_a_short_request_is_answered_before_a_long_one_of_its_batch(folder: Path
 def test_warm_up_measures_what_batches_pay(folder: Path):
     program: Any = load(folder, None)
     said = program.warm_up()
-    assert said == f"encoder batches {program._encoder_cost.batches}, decoder batches {program._decoder_cost.batches}"
-    assert 1 in program._encoder_cost.batches
+    encoder, decoder = program._encoder.table, program._decoder.table
+    assert said == f"encoder batches {encoder.batches}, decoder batches {decoder.batches}"
+    assert 1 in encoder.batches
     assert run_all(program, crowd(3))[0].finished
 
 
 def test_warm_up_leaves_a_given_batch_size_alone(folder: Path):
     program: Any = load(folder, 3)
     program.warm_up()
-    assert program._encoder_cost == CallCost.per_call(3)
+    assert program._encoder.table == CallCost.per_call(3)
 
 
 def test_warm_up_fails_on_graphs_that_do_not_work(folder: Path):
@@ -278,6 +282,149 @@ def test_warm_up_fails_on_graphs_that_do_not_work(folder: Path):
             raise Internal("no device")
 
     program: Any = load(folder)
-    program._decoder = Broken()
+    program._decoder.graph = Broken()
     with pytest.raises(Internal, match="no device"):
         program.warm_up()
+
+
+# Graphs with gears
+
+GEAR_IDS = (8, 16, 32)
+GEAR_FRAMES = (32, 64, 256, 512)
+
+
+def load_geared(
+    folder: Path,
+    *,
+    ids: Sequence[int] = GEAR_IDS,
+    frames: Sequence[int] = GEAR_FRAMES,
+    batches: Sequence[int] = (1, 2, 4),
+    unit_batch: int | None = None,
+    **options: Any,
+) -> tuple[LengthRegulatedProgram, dict[str, GearedGraph]]:
+    stage = place_acoustic(folder, **options)
+    specs = {
+        "encoder": geared(stage.graphs["encoder"], gears("ids", ids, batches)),
+        "decoder": geared(stage.graphs["decoder"], gears("frames", frames, batches)),
+    }
+    graphs = {name: GearedGraph(folder, spec) for name, spec in specs.items()}
+    return LengthRegulatedProgram(stage.model_copy(update={"graphs": specs}), graphs, unit_batch), graphs
+
+
+def test_gears_give_each_request_what_it_gets_without(folder: Path, tmp_path_factory: pytest.TempPathFactory):
+    requests = crowd()
+    program, graphs = load_geared(tmp_path_factory.mktemp("geared"))
+    alone = [run_all(load(folder), [sent])[0].outputs for sent in requests]
+    for mine, ours in zip(alone, run_all(program, requests), strict=True):
+        assert_equal(mine, ours.outputs, tolerance=1e-5)
+    for graph in graphs.values():
+        assert max(gear["batch"] for gear in graph.calls) == 4
+        assert len(graph.calls) < sum(gear["batch"] for gear in graph.calls) / 2
+
+
+def test_speakers_stay_with_their_rows_in_gears(tmp_path: Path):
+    program, graphs = load_geared(tmp_path, speakers=3, batches=(4,))
+    requests = [request([[0, 4]], speaker_id=speaker) for speaker in (1, 2, 0)]
+    alone = [run_all(program, [sent])[0].outputs for sent in requests]
+    for mine, ours in zip(alone, run_all(program, requests), strict=True):
+        assert_equal(mine, ours.outputs)
+    assert graphs["encoder"].feeds["speaker_id"].tolist() == [1, 2, 0, 0]
+
+
+def test_in_one_gear_the_neighbours_do_not_change_a_bit(tmp_path: Path):
+    program, graphs = load_geared(tmp_path, ids=(16,), frames=(256,), batches=(4,))
+    mine = request([[1, 4, 2, 5, 0]], seed=5)
+    others = [request([[0, 3, 2, NAN_MEAN_ID]]), request([[4] * 12], seed=8), request([[NAN_DURATION_ID]])]
+    (alone,) = run_all(program, [mine])
+    crowded = run_all(program, [others[0], mine, *others[1:]])
+    assert_equal(alone.outputs, crowded[1].outputs, tolerance=0)
+    assert [bool(answers.failed) for answers in crowded] == [True, False, False, True]
+    assert graphs["encoder"].calls == [{"batch": 4, "ids": 16}] * 2
+    assert program.rejections.counts == {"not_finite": 2}
+
+
+def test_errors_of_a_graph_name_it_and_the_likely_cause(tmp_path: Path):
+    program, graphs = load_geared(tmp_path)
+    told: list[str] = []
+    program.rejections.on_rejected = told.append
+    (bad,) = run_all(program, [request([[NAN_MEAN_ID]])])
+    assert bad.error.message.startswith("encoder.onnx returned means that are not finite numbers; the usual cause is")
+    run = graphs["decoder"].run
+    graphs["decoder"].run = lambda feeds: {"features": run(feeds)["features"] + np.inf}  # type: ignore[method-assign]
+    bad, too = run_all(program, [request([[1], [2], [3]]), request([[1]])])
+    assert bad.error.message.startswith("decoder.onnx returned features that are not finite numbers")
+    assert isinstance(too.error, Internal)
+    assert told == ["not_finite"] * 3
+
+
+def test_the_true_lengths_are_said_and_the_rest_is_zero(tmp_path: Path):
+    program, graphs = load_geared(tmp_path, ids=(8,), frames=(64,), batches=(4,))
+    program.run([job_for(request([[1, 4, 2]]))[0], job_for(request([[4] * 5], seed=2))[0]])
+    fed = graphs["encoder"].feeds
+    assert fed["lengths"].tolist() == [3, 5, 0, 0]
+    assert not fed["phoneme_ids"][0, 3:].any()
+    assert not fed["phoneme_ids"][2:].any()
+    assert not fed["duration_noise"][0, :, 3:].any()
+    fed = graphs["decoder"].feeds
+    true = fed["mask"].sum((1, 2)).astype(int)
+    assert true[2:].tolist() == [0, 0]
+    assert (true[:2] > 0).all()
+    for row, frames in enumerate(true):
+        assert not fed["latent"][row, :, frames:].any()
+        assert fed["latent"][row, :, :frames].any(0).all()
+
+
+def test_a_segment_with_more_ids_than_the_longest_gear_is_refused(tmp_path: Path):
+    program, _ = load_geared(tmp_path)
+    bad, good = run_all(program, [request([[1, 2], [1] * 33]), request([[1] * 32])])
+    assert isinstance(bad.error, InvalidArgument)
+    assert bad.error.message.startswith(
+        "segment_lengths: a segment has 33 ids; the longest gear of encoder.onnx takes 32: send shorter segments"
+    )
+    assert good.finished
+
+
+def test_a_segment_that_takes_more_frames_than_the_longest_gear_is_refused(tmp_path: Path):
+    program, _ = load_geared(tmp_path)
+    bad, good = run_all(program, [request([[1], [4] * 30], speed=0.1), request([[1] * 32])])
+    assert isinstance(bad.error, InvalidArgument)
+    assert "segment 1 of 30 ids takes" in bad.error.message
+    assert "the longest gear of decoder.onnx takes 512: send shorter segments or a higher speed" in bad.error.message
+    assert good.finished
+
+
+def test_frames_of_all_requests_are_pooled_before_the_first_is_decoded(tmp_path: Path):
+    program, graphs = load_geared(tmp_path, ids=(8, 32), frames=(512,))
+    run_all(program, [request([[4] * 5], seed=1), request([[4] * 30], seed=2)])
+    assert len(graphs["encoder"].calls) == 2
+    assert graphs["decoder"].calls == [{"batch": 2, "frames": 512}]
+
+
+def test_a_limit_of_units_per_call_holds_in_gears(tmp_path: Path):
+    program, graphs = load_geared(tmp_path, unit_batch=1)
+    run_all(program, crowd(4))
+    assert all((graph.feeds["lengths"] > 0).sum() == 1 for graph in (graphs["encoder"],))
+    assert {gear["batch"] for graph in graphs.values() for gear in graph.calls} == {1}
+
+
+def test_warm_up_runs_every_gear_also_those_beyond_what_requests_may_have(tmp_path: Path):
+    program, graphs = load_geared(tmp_path, max_ids_per_segment=20, max_frames_per_segment=100)
+    said = program.warm_up()
+    for name, axis, lengths in (("encoder", "ids", GEAR_IDS), ("decoder", "frames", GEAR_FRAMES)):
+        ran = {(gear["batch"], gear[axis]) for gear in graphs[name].calls}
+        assert ran == {(batch, length) for batch in (1, 2, 4) for length in lengths}
+    assert "encoder gears 1x8, " in said
+    assert "decoder gears 1x32, " in said
+    assert run_all(program, [request([[1, 2, 3]])])[0].finished
+
+
+def test_an_encoder_on_the_cpu_may_stand_before_a_decoder_with_gears(folder: Path, tmp_path: Path):
+    stage = place_acoustic(tmp_path)
+    spec = geared(stage.graphs["decoder"], gears("frames", GEAR_FRAMES, (1, 2)))
+    graphs = {"encoder": load_graph(tmp_path, "encoder"), "decoder": GearedGraph(tmp_path, spec)}
+    mixed = stage.model_copy(update={"graphs": {**stage.graphs, "decoder": spec}})
+    program = LengthRegulatedProgram(mixed, graphs, None)
+    program.warm_up()
+    requests = crowd(5)
+    for mine, ours in zip(run_all(load(folder), requests), run_all(program, requests), strict=True):
+        assert_equal(mine.outputs, ours.outputs, tolerance=1e-5)

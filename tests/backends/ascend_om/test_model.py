@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import signal
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,13 +17,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import psutil
 import pytest
 from onnx import helper
 
+from tests.emulator import makers
 from voxrepo_contract import errors
+from voxrepo_contract.stage import DirectStage, write_stage
 
 from .conftest import BACKEND
-from .graphs import place_direct
+from .graphs import describe, place_direct
 
 FINAL = 1
 
@@ -64,7 +69,7 @@ class Logger:
     def log_info(cls, line: str) -> None:
         cls.lines.append(line)
 
-    log_error = log_info
+    log_error = log_warn = log_info
 
 
 @dataclass
@@ -129,10 +134,10 @@ def start(model_file: Any, tmp_path: Path) -> Callable[..., Any]:
     return start
 
 
-def initialize(model_file: Any, repository: Path, **parameters: str) -> Any:
+def initialize(model_file: Any, repository: Path, inputs: tuple[str, ...] = ("x",), **parameters: str) -> Any:
     model = model_file.TritonPythonModel()
     config = {
-        "input": [{"name": "x"}],
+        "input": [{"name": name} for name in inputs],
         "parameters": {name: {"string_value": value} for name, value in parameters.items()},
     }
     model.initialize(
@@ -157,7 +162,10 @@ def test_answers_each_request_through_its_own_sender(start: Callable[..., Any]):
 
 def test_says_at_the_start_what_it_runs_with(start: Callable[..., Any]):
     start(threads="2", unit_batch="auto")
-    assert Logger.lines == ["negate_0 version 3: 2 threads, requests share calls"]
+    assert Logger.lines == [
+        "negate_0 version 3: model.onnx runs in onnxruntime on the CPU, 2 threads",
+        "negate_0 version 3: 2 threads, requests share calls",
+    ]
 
 
 def test_a_bad_request_does_not_touch_its_neighbours(start: Callable[..., Any]):
@@ -242,3 +250,86 @@ def test_a_broken_version_is_a_clean_refusal_to_load(model_file: Any, start: Cal
     (tmp_path / "3" / "model.onnx").write_bytes(b"damaged")
     with pytest.raises(TritonModelException, match=r"model\.onnx: sha256 is"):
         initialize(model_file, tmp_path)
+
+
+@pytest.mark.parametrize("parameters", [{"threads": "none"}, {"device_ids": "a"}, {"unit_batch": "0"}])
+def test_a_parameter_without_sense_is_a_clean_refusal_to_load(start: Callable[..., Any], parameters: dict[str, str]):
+    with pytest.raises(TritonModelException, match="the parameter "):
+        start(**parameters)
+
+
+def test_a_server_that_does_not_know_its_device_loads_nothing(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("VOXREPO_DEVICE", "gpu")
+    with pytest.raises(TritonModelException, match="VOXREPO_DEVICE is 'gpu'; it must be one of cpu, npu, emulator"):
+        start()
+
+
+@pytest.fixture
+def start_on_emulator(model_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Starts the backend on a model for the emulator: ``y = x * scale``."""
+    monkeypatch.setenv("VOXREPO_DEVICE", "emulator")
+    monkeypatch.setenv("VOXREPO_EMULATOR_DIR", str(makers.EMULATOR_DIR))
+    monkeypatch.setenv("VOXREPO_WORKER_PYTHON", sys.executable)
+
+    def start(soc: str = makers.SOC, **parameters: str) -> Any:
+        version = tmp_path / "3"
+        version.mkdir()
+        file = makers.write_static(version / "model.om", soc=soc)
+        spec = describe(
+            file,
+            [("x", "FP32", [2, 8]), ("scale", "FP32", [2, 1])],
+            [("y", "FP32", [2, 8])],
+            device="npu",
+        )
+        write_stage(version, DirectStage(program="direct", stage="model", graphs={"model": spec}))
+        return initialize(model_file, tmp_path, inputs=("x", "scale"), **parameters)
+
+    return start
+
+
+def children() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "om_backend" in " ".join(child.cmdline())]
+
+
+def test_a_graph_for_the_device_runs_in_a_worker_that_ends_with_the_model(start_on_emulator: Callable[..., Any]):
+    model = start_on_emulator()
+    assert len(children()) == 1
+    assert model.is_ready()
+    x = np.arange(16, dtype=np.float32).reshape(2, 8)
+    request = Request(x=x, scale=np.full((2, 1), 3, np.float32))
+    model.execute([request])
+    (tensor,) = request.answer.output_tensors
+    assert (tensor.array == x * 3).all()
+    assert any("model.om runs in acl on emulator device 0" in line for line in Logger.lines)
+    model.finalize()
+    assert children() == []
+    model.finalize()
+
+
+def test_a_model_whose_worker_restarts_says_so_and_is_not_ready(start_on_emulator: Callable[..., Any]):
+    model = start_on_emulator()
+    (worker,) = model._workers.all
+    worker._repeat_within_s = 0.0
+    (child,) = children()
+    child.send_signal(signal.SIGSTOP)
+    child.kill()
+    request = Request(x=np.ones((2, 8), np.float32), scale=np.ones((2, 1), np.float32))
+    model.execute([request])
+    assert request.answer.error is not None
+    assert request.answer.error.code == "UNAVAILABLE"
+    end = time.monotonic() + 10
+    while not model.is_ready() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert model.is_ready()
+    request = Request(x=np.ones((2, 8), np.float32), scale=np.ones((2, 1), np.float32))
+    model.execute([request])
+    assert request.answer.error is None
+    model.finalize()
+
+
+def test_a_refused_graph_leaves_no_worker_behind(start_on_emulator: Callable[..., Any]):
+    with pytest.raises(TritonModelException, match=r"model\.om: .*Ascend310P3.*this device is Ascend910B3"):
+        start_on_emulator(soc="Ascend310P3")
+    assert children() == []

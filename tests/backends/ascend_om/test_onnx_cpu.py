@@ -85,12 +85,12 @@ def test_a_failing_call_names_the_graph_and_the_shapes(tmp_path: Path):
 
 
 def test_a_graph_for_an_npu_is_refused_where_there_is_none(tmp_path: Path):
-    with pytest.raises(Unavailable, match=r"asks for an NPU .*; serve a version with device: cpu"):
+    with pytest.raises(Unavailable, match=r"asks for an NPU .*, or serve a version with device: cpu"):
         load_graph(tmp_path, graph(tmp_path, device="npu"), RuntimeSettings())
 
 
 def test_a_file_that_a_cpu_does_not_run_is_refused(tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"model\.om: device cpu runs \.onnx graphs"):
+    with pytest.raises(ConfigError, match=r"model\.om: .*device cpu runs \.onnx graphs"):
         load_graph(tmp_path, graph(tmp_path, file="model.om"), RuntimeSettings())
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,12 @@ import numpy as np
 import pytest
 from om_backend.job import Program
 from om_backend.programs import load_program
+from om_backend.programs.windowed import WindowedProgram
 from om_backend.runtime import RuntimeSettings
 
 from voxrepo_contract.errors import Internal, InvalidArgument, VoxrepoError
 
+from .geared import GearedGraph, geared, gears, place_masked_vocoder
 from .graphs import CHANNELS, HOP, OVERLAP, SAMPLE_RATE_HZ, WINDOW, job_for, place_vocoder, run_all
 
 
@@ -119,7 +122,7 @@ def test_silence_is_an_error_and_not_an_answer(folder: Path):
             return {"audio": np.zeros((batch, 1, frames * HOP), np.float32)}
 
     program: Any = load(folder)
-    program._generator = Mute()
+    program._generator.graph = Mute()
     (answers,) = run_all(program, [request([50])])
     assert isinstance(answers.error, Internal)
     assert "silence" in answers.error.message
@@ -187,8 +190,8 @@ def test_warm_up_refuses_a_hop_length_that_the_generator_does_not_have(tmp_path:
 
 def test_warm_up_measures_what_batches_pay(folder: Path):
     program: Any = load(folder, None)
-    assert program.warm_up() == f"generator batches {program._cost.batches}"
-    assert program._cost.reference_length == WINDOW
+    assert program.warm_up() == f"generator batches {program._generator.table.batches}"
+    assert program._generator.table.reference_length == WINDOW
     assert run_all(program, [request([100])])[0].finished
 
 
@@ -201,3 +204,165 @@ def test_refuses_a_stage_whose_interface_is_incomplete(tmp_path: Path, missing: 
     write_stage(tmp_path, stage.model_copy(update={"interface": interface}))
     with pytest.raises(VoxrepoError, match="interface needs channels, hop_length_samples and sample_rate_hz"):
         load(tmp_path)
+
+
+# Generators with gears
+
+GEAR_FRAMES = (12, 20, 40)
+
+
+def load_geared(
+    folder: Path, *, masked: bool = True, lengths: Sequence[int] = GEAR_FRAMES, batches: Sequence[int] = (1, 2, 4)
+) -> tuple[WindowedProgram, GearedGraph]:
+    stage = (place_masked_vocoder if masked else place_vocoder)(folder)
+    spec = geared(stage.graphs["generator"], gears("frames", lengths, batches))
+    graph = GearedGraph(folder, spec)
+    return WindowedProgram(stage.model_copy(update={"graphs": {"generator": spec}}), {"generator": graph}, None), graph
+
+
+@pytest.mark.parametrize("frames", [1, 3, 7, 12, 13, 20, 21, 39, 40, 41, 77, 500])
+def test_gear_windows_give_what_one_run_over_the_whole_gives(tmp_path: Path, whole: Program, frames: int):
+    program, graph = load_geared(tmp_path)
+    (cut,), (uncut,) = run_all(program, [request([frames])]), run_all(whole, [request([frames])])
+    assert cut.outputs["audio"].shape == (1, frames * HOP)
+    assert np.abs(cut.outputs["audio"].astype(int) - uncut.outputs["audio"]).max() <= 1
+    assert graph.calls
+
+
+@pytest.mark.parametrize("frames", [12, 13, 20, 33, 77, 500])
+def test_without_a_mask_windows_are_never_padded_and_still_exact(tmp_path: Path, whole: Program, frames: int):
+    program, graph = load_geared(tmp_path, masked=False)
+    (cut,), (uncut,) = run_all(program, [request([frames])]), run_all(whole, [request([frames])])
+    assert np.abs(cut.outputs["audio"].astype(int) - uncut.outputs["audio"]).max() <= 1
+    assert np.abs(graph.feeds["features"][:1]).sum(1).all()
+
+
+def test_without_a_mask_a_segment_below_the_shortest_gear_is_refused_with_the_way_out(tmp_path: Path):
+    program, _ = load_geared(tmp_path, masked=False)
+    bad, good = run_all(program, [request([30, 11]), request([30])])
+    assert isinstance(bad.error, InvalidArgument)
+    assert bad.error.message.startswith(
+        "frame_lengths: a segment has 11 frames; generator.onnx runs windows of [12, 20, 40] frames and has no input "
+        "'mask'"
+    )
+    assert good.finished
+
+
+def test_a_mask_that_is_not_said_would_be_noticed(tmp_path: Path, whole: Program):
+    program, graph = load_geared(tmp_path)
+    run = graph.run
+    graph.run = lambda feeds: run({**feeds, "mask": np.ones_like(feeds["mask"])})  # type: ignore[method-assign]
+    (cut,), (uncut,) = run_all(program, [request([15])]), run_all(whole, [request([15])])
+    assert np.abs(cut.outputs["audio"].astype(int) - uncut.outputs["audio"]).max() > 8
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_windows_of_many_requests_share_gears_and_come_back_to_their_owners(
+    tmp_path: Path, whole: Program, masked: bool
+):
+    program, graph = load_geared(tmp_path, masked=masked)
+    requests = [request([12 + 7 * n, 90 - 5 * n], [n, 2 * n], seed=n) for n in range(10)]
+    alone = [run_all(whole, [sent])[0].outputs["audio"] for sent in requests]
+    for mine, ours in zip(alone, run_all(program, requests), strict=True):
+        assert mine.shape == ours.outputs["audio"].shape
+        assert np.abs(mine.astype(int) - ours.outputs["audio"]).max() <= 1
+    assert max(gear["batch"] for gear in graph.calls) == 4
+    windows = sum(gear["batch"] for gear in graph.calls)
+    assert len(graph.calls) < windows / 2
+
+
+def test_in_one_gear_the_neighbours_do_not_change_a_bit(tmp_path: Path):
+    """Also where a neighbour's row is full of NaN, which fails that neighbour alone."""
+    program, graph = load_geared(tmp_path, lengths=(20,), batches=(4,))
+    mine = request([18], seed=1)
+    poisoned = request([20], seed=2, features=np.full((1, 20, CHANNELS), np.nan, np.float32))
+    crowds = [[mine], [mine, request([20], seed=3)], [request([7], seed=4), mine, poisoned]]
+    heard = []
+    for crowd in crowds:
+        answers = dict(zip(map(id, crowd), run_all(program, crowd), strict=True))
+        heard.append(answers[id(mine)].outputs["audio"])
+    assert np.array_equal(heard[0], heard[1])
+    assert np.array_equal(heard[0], heard[2])
+    assert graph.calls == [{"batch": 4, "frames": 20}] * 3
+    assert "not finite" in answers[id(poisoned)].error.message
+
+
+def test_a_bad_row_fails_its_request_once_and_is_counted_once(tmp_path: Path):
+    program, _ = load_geared(tmp_path)
+    told: list[str] = []
+    program.rejections.on_rejected = told.append
+    bad = request([100], seed=1)
+    bad["features"][0, 10:90] = np.nan
+    good, failed = run_all(program, [request([30]), bad])
+    assert good.finished
+    assert isinstance(failed.error, Internal)
+    assert failed.error.message.startswith("generator.onnx returned samples that are not finite numbers; the usual")
+    assert "fp16" in failed.error.message
+    assert told == ["not_finite"]
+    assert program.rejections.counts == {"not_finite": 1}
+
+
+def test_silence_of_a_vocoder_is_counted_and_names_the_graph(tmp_path: Path):
+    program, graph = load_geared(tmp_path)
+    run = graph.run
+    graph.run = lambda feeds: {"audio": run(feeds)["audio"] * 0}  # type: ignore[method-assign]
+    (answers,) = run_all(program, [request([50])])
+    assert isinstance(answers.error, Internal)
+    assert "generator.onnx failed: the vocoder returned silence" in answers.error.message
+    assert program.rejections.counts == {"silent": 1}
+
+
+def test_a_gear_that_fails_with_one_request_serves_the_others(tmp_path: Path, whole: Program):
+    program, graph = load_geared(tmp_path)
+    run = graph.run
+
+    def failing(feeds: Any) -> Any:
+        if (feeds["features"] == 77).any():
+            raise Internal("the device gave up")
+        return run(feeds)
+
+    graph.run = failing  # type: ignore[method-assign]
+    bad = request([30], features=np.full((1, 30, CHANNELS), 77, np.float32))
+    requests = [request([30], seed=1), bad, request([30], seed=2)]
+    first, failed, last = run_all(program, requests)
+    assert failed.error.message == "the device gave up"
+    for answers, sent in ((first, requests[0]), (last, requests[2])):
+        (expected,) = run_all(whole, [sent])
+        assert np.abs(answers.outputs["audio"].astype(int) - expected.outputs["audio"]).max() <= 1
+
+
+def test_warm_up_runs_every_gear_and_names_those_in_use(tmp_path: Path):
+    program, graph = load_geared(tmp_path)
+    said = program.warm_up()
+    assert {tuple(sorted(gear.items())) for gear in graph.calls} == {
+        (("batch", batch), ("frames", frames)) for batch in (1, 2, 4) for frames in GEAR_FRAMES
+    }
+    assert said.startswith("generator gears 1x12, ")
+    assert run_all(program, [request([100])])[0].finished
+
+
+def test_a_graph_of_one_fixed_size_is_one_gear(tmp_path: Path, whole: Program):
+    stage = place_vocoder(tmp_path)
+    listed = stage.graphs["generator"]
+    features = listed.inputs[0].model_copy(update={"dims": [1, CHANNELS, 20]})
+    spec = geared(listed.model_copy(update={"inputs": [features]}), [])
+    graph = GearedGraph(tmp_path, spec)
+    program = WindowedProgram(stage.model_copy(update={"graphs": {"generator": spec}}), {"generator": graph}, 8)
+    program.warm_up()
+    (cut,), (uncut,) = run_all(program, [request([70])]), run_all(whole, [request([70])])
+    assert np.abs(cut.outputs["audio"].astype(int) - uncut.outputs["audio"]).max() <= 1
+
+
+def test_gears_that_leave_nothing_but_overlap_are_refused(tmp_path: Path):
+    with pytest.raises(
+        InvalidArgument, match=r"longest gear of generator\.onnx takes 8 frames, not over twice overlap"
+    ):
+        load_geared(tmp_path, lengths=(4, 8))
+
+
+def test_a_graph_on_the_cpu_that_has_a_mask_is_fed_one(tmp_path: Path, whole: Program):
+    place_masked_vocoder(tmp_path)
+    program = load(tmp_path)
+    program.warm_up()
+    (cut,), (uncut,) = run_all(program, [request([70])]), run_all(whole, [request([70])])
+    assert np.abs(cut.outputs["audio"].astype(int) - uncut.outputs["audio"]).max() <= 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from pathlib import Path
 
 from om_backend.cost_store import CostStore
 from om_backend.job import Program
 from om_backend.programs.direct import DirectProgram
+from om_backend.programs.foreign import is_foreign, load_foreign
 from om_backend.programs.length_regulated import LengthRegulatedProgram
 from om_backend.programs.windowed import WindowedProgram
 from om_backend.runtime import RuntimeSettings, load_graph
@@ -25,7 +28,7 @@ def load_program(version_dir: Path, settings: RuntimeSettings, unit_batch: int |
     """Read and verify a version directory and load its graphs.
 
     Args:
-        version_dir: directory with ``stage.yaml``.
+        version_dir: directory with ``stage.yaml``, or with a graph file alone.
         settings: of the graph runtimes.
         unit_batch: units per call; ``None`` measures what is cheapest.
 
@@ -33,14 +36,32 @@ def load_program(version_dir: Path, settings: RuntimeSettings, unit_batch: int |
         ConfigError: the directory, a file or a graph is not what ``stage.yaml`` says.
         Unavailable: a graph asks for a device that is not here.
     """
+    if is_foreign(version_dir):
+        return load_foreign(version_dir, settings, unit_batch)
     stage = read_stage(version_dir)
     verify_files(version_dir, stage)
     graphs = {name: load_graph(version_dir, spec, settings) for name, spec in stage.graphs.items()}
-    store = CostStore.of_environment(f"{settings.threads} threads")
+    store = CostStore.of_environment(cost_setting(settings))
     if isinstance(stage, LengthRegulatedStage):
         return LengthRegulatedProgram(stage, graphs, unit_batch, store)
     if isinstance(stage, WindowedStage):
         return WindowedProgram(stage, graphs, unit_batch, store)
     if isinstance(stage, DirectStage):
-        return DirectProgram(stage, graphs)
+        return DirectProgram(stage, graphs, unit_batch, store)
     raise ConfigError(f"program {stage.program!r} is not one that ascend_om runs", file=version_dir / STAGE_FILE)
+
+
+def cost_setting(settings: RuntimeSettings) -> str:
+    """What changes the cost of a call besides the graph and the machine, as a key for kept costs.
+
+    The emulator may be told how fast to be, so its settings count with it.
+    """
+    setting = f"{settings.threads} threads"
+    if settings.mode == "cpu":
+        return setting
+    told = os.environ.get("VOXREPO_EMULATOR_SETTINGS", "") if settings.mode == "emulator" else ""
+    try:
+        digest = hashlib.sha256(Path(told).read_bytes()).hexdigest() if told else ""
+    except OSError:
+        digest = ""
+    return f"{setting}, {settings.mode} {settings.runtime or ''} {digest}"

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from om_backend import costs
 from om_backend.cost_store import CostStore
 from om_backend.job import Job, run_isolated
 from om_backend.length_regulator import FloatArray, frame_counts, sample_prior
 from om_backend.noise import DURATION, PRIOR, gaussian
-from om_backend.packing import CallCost, pack, shortest_first
+from om_backend.output_checks import Rejections
+from om_backend.packing import Shape, shortest_first
+from om_backend.programs.sized_graph import SizedGraph
 from om_backend.runtime import Array, Graph
 from om_backend.segments import read_segments
 from voxrepo_contract import tensors
-from voxrepo_contract.errors import Internal, InvalidArgument, VoxrepoError
+from voxrepo_contract.errors import InvalidArgument, VoxrepoError
 from voxrepo_contract.stage import LengthRegulatedStage
 
 WARM_UP_IDS = (400, 96, 32)
@@ -63,7 +64,14 @@ class _Unit:
 
 
 class LengthRegulatedProgram:
-    """Phoneme ids to acoustic features for VITS-like stages; see ``LengthRegulatedOptions`` for the graphs."""
+    """Phoneme ids to acoustic features for VITS-like stages; see ``LengthRegulatedOptions`` for the graphs.
+
+    A graph with gears gets every row padded to the gear with zeros, its true length in ``lengths`` or ``mask``, and
+    rows beyond the units with length 0. What it returns there is cut off unseen.
+
+    Attributes:
+        rejections: results that were not fit to be sent.
+    """
 
     def __init__(
         self,
@@ -73,20 +81,17 @@ class LengthRegulatedProgram:
         store: CostStore | None = None,
     ) -> None:
         self._options = stage.options
-        self._store = store or CostStore()
-        self._sha256 = {name: graph.sha256 for name, graph in stage.graphs.items()}
-        self._encoder = graphs["encoder"]
-        self._decoder = graphs["decoder"]
+        self._encoder = SizedGraph(
+            graphs["encoder"], stage.graphs["encoder"], "phoneme_ids", 1, unit_batch=unit_batch, store=store
+        )
+        self._decoder = SizedGraph(
+            graphs["decoder"], stage.graphs["decoder"], "latent", 2, unit_batch=unit_batch, store=store
+        )
         self._speakers = stage.interface.speakers or 1
-        self._encoder_with_speaker = any(t.name == "speaker_id" for t in stage.graphs["encoder"].inputs)
-        self._decoder_with_speaker = any(t.name == "speaker_id" for t in stage.graphs["decoder"].inputs)
-        fixed = CallCost.per_call(unit_batch) if unit_batch else None
-        self._encoder_cost = fixed or CallCost.per_call(1)
-        self._decoder_cost = fixed or CallCost.per_call(1)
-        self._measure = fixed is None
+        self.rejections = Rejections()
 
     def warm_up(self) -> str:
-        """Run typical lengths; measure what batch size is cheapest unless it was given."""
+        """Run typical lengths, or every gear; measure what calls cost unless the batch size was given."""
 
         def job_of(ids: int) -> Job:
             inputs: dict[str, Array] = {
@@ -99,27 +104,30 @@ class LengthRegulatedProgram:
             }
             return Job(inputs, {}, lambda outputs: None, _raise)
 
-        if self._measure:
-            unit = _Unit(self._read(job_of(REFERENCE_IDS)), 0)
-            self._encoder_cost = costs.measure(
-                lambda b: lambda: self._encode([unit] * b),
-                REFERENCE_IDS,
-                store=self._store,
-                graph_sha256=self._sha256["encoder"],
-            )
-            self._encode([unit])
-            unit.counts = np.full(len(unit.ids), -(-REFERENCE_FRAMES // len(unit.ids)), np.int64)
-            self._decoder_cost = costs.measure(
-                lambda b: lambda: self._decode([unit] * b),
-                unit.frames,
-                store=self._store,
-                graph_sha256=self._sha256["decoder"],
-            )
-            self._encoder.release_work_memory()
-            self._decoder.release_work_memory()
-        for ids in WARM_UP_IDS:
-            self.run([job_of(min(ids, self._options.max_ids_per_segment))])
-        return f"encoder batches {self._encoder_cost.batches}, decoder batches {self._decoder_cost.batches}"
+        def unit_of(ids: int) -> _Unit:
+            # a gear may be longer than what requests are allowed, hence not read as a request of that length
+            return _Unit(replace(self._read(job_of(1)), segments=[np.ones(ids, np.int64)]), 0)
+
+        def encoder_call(shape: Shape) -> Callable[[], object]:
+            feeds = self._encoder_feeds([unit_of(shape.length)] * shape.batch, shape)
+            return lambda: self._encoder.run(feeds)
+
+        def decoder_call(shape: Shape) -> Callable[[], object]:
+            unit = unit_of(1)
+            unit.mean = unit.log_scale = np.zeros((channels, 1), np.float32)
+            unit.counts = np.array([shape.length], np.int64)
+            feeds = self._decoder_feeds([unit] * shape.batch, shape)
+            return lambda: self._decoder.run(feeds)
+
+        self._encoder.measure(encoder_call, REFERENCE_IDS)
+        some_ids = min(REFERENCE_IDS, self._encoder.table.longest or REFERENCE_IDS)
+        feeds = self._encoder_feeds([unit_of(some_ids)], self._encoder.shape(1, some_ids))
+        channels = self._encoder.run(feeds)["mean"].shape[1]
+        self._decoder.measure(decoder_call, REFERENCE_FRAMES)
+        if not (self._encoder.gears or self._decoder.gears):
+            for ids in WARM_UP_IDS:
+                self.run([job_of(min(ids, self._options.max_ids_per_segment))])
+        return f"encoder {self._encoder.describe()}, decoder {self._decoder.describe()}"
 
     def run(self, jobs: list[Job]) -> None:
         """Answer every job; each as soon as its own segments are done."""
@@ -131,21 +139,29 @@ class LengthRegulatedProgram:
                 job.fail(error)
                 continue
             units.extend(_Unit(utterance, index) for index in range(len(utterance.segments)))
-        groups = pack([len(unit.ids) for unit in units], self._encoder_cost)
         work = [sum(len(segment) for segment in unit.utterance.segments) for unit in units]
-        for group in shortest_first(groups, work):
+        calls = shortest_first(self._encoder.pack([len(unit.ids) for unit in units]), work)
+        groups = [[units[index] for index in call.units] for call in calls]
+        if self._decoder.gears:
+            # full calls are worth more than early ones: all frames are pooled before the first is decoded
+            self._run_groups(groups)
+        else:
             # a group goes all the way before the next starts, so that the first requests leave early
-            self._run_group([units[index] for index in group])
+            for group in groups:
+                self._run_groups([group])
 
-    def _run_group(self, group: list[_Unit]) -> None:
-        run_isolated(group, self._encode, _job)
-        encoded = [unit for unit in group if not unit.utterance.job.answered]
-        for indices in pack([unit.frames for unit in encoded], self._decoder_cost):
-            run_isolated([encoded[index] for index in indices], self._decode, _job)
-        for unit in encoded:
-            utterance = unit.utterance
-            if len(utterance.features) == len(utterance.segments) and not utterance.job.answered:
-                utterance.job.finish(_outputs(utterance))
+    def _run_groups(self, groups: list[list[_Unit]]) -> None:
+        for group in groups:
+            run_isolated(group, self._encode, _job)
+        encoded = [unit for group in groups for unit in group if not unit.utterance.job.answered]
+        work = [sum(len(segment) for segment in unit.utterance.segments) for unit in encoded]
+        for call in shortest_first(self._decoder.pack([unit.frames for unit in encoded]), work):
+            decoded = [encoded[index] for index in call.units]
+            run_isolated(decoded, self._decode, _job)
+            for unit in decoded:
+                utterance = unit.utterance
+                if len(utterance.features) == len(utterance.segments) and not utterance.job.answered:
+                    utterance.job.finish(_outputs(utterance))
 
     def _read(self, job: Job) -> _Utterance:
         segments, pause_ms = read_segments(job, tensors.PHONEME_IDS, tensors.SEGMENT_LENGTHS)
@@ -153,6 +169,12 @@ class LengthRegulatedProgram:
         if longest > self._options.max_ids_per_segment:
             raise InvalidArgument(
                 f"segment_lengths: a segment has {longest} ids; the limit is {self._options.max_ids_per_segment}"
+            )
+        gear_ids = self._encoder.table.longest
+        if gear_ids is not None and longest > gear_ids:
+            raise InvalidArgument(
+                f"segment_lengths: a segment has {longest} ids; the longest gear of {self._encoder.file} takes "
+                f"{gear_ids}: send shorter segments, or serve a version converted with a longer gear"
             )
         id_count = self._options.id_count
         ids = job.row(tensors.PHONEME_IDS).astype(np.int64)
@@ -177,65 +199,98 @@ class LengthRegulatedProgram:
         )
 
     def _encode(self, group: Sequence[_Unit]) -> None:
-        longest = max(len(unit.ids) for unit in group)
-        ids = np.zeros((len(group), longest), np.int64)
-        noise = np.zeros((len(group), 2, longest), np.float32)
+        shape = self._encoder.shape(len(group), max(len(unit.ids) for unit in group))
+        outputs = self._encoder.run(self._encoder_feeds(group, shape))
+        for row, unit in enumerate(group):
+            if unit.utterance.job.answered:
+                continue
+            try:
+                self._take_encoded(unit, outputs, row)
+            except VoxrepoError as error:
+                # rows do not depend on each other, so the others are sound
+                unit.utterance.job.fail(error)
+
+    def _encoder_feeds(self, group: Sequence[_Unit], shape: Shape) -> dict[str, Array]:
+        ids = np.zeros(shape, np.int64)
+        lengths = np.zeros(shape.batch, np.int64)
+        noise = np.zeros((shape.batch, 2, shape.length), np.float32)
         for row, unit in enumerate(group):
             count = len(unit.ids)
             utterance = unit.utterance
             ids[row, :count] = unit.ids
+            lengths[row] = count
             noise[row, :, :count] = gaussian(utterance.seed, unit.index, DURATION, (2, count))
             noise[row] *= np.float32(utterance.noise_w_scale)
-        feeds: dict[str, Array] = {
-            "phoneme_ids": ids,
-            "lengths": np.array([len(unit.ids) for unit in group], np.int64),
-            "duration_noise": noise,
-        }
-        if self._encoder_with_speaker:
-            feeds["speaker_id"] = _speaker_ids(group)
-        outputs = self._encoder.run(feeds)
-        for row, unit in enumerate(group):
-            count = len(unit.ids)
-            unit.mean = outputs["mean"][row, :, :count].astype(np.float32, copy=False)
-            unit.log_scale = outputs["log_scale"][row, :, :count].astype(np.float32, copy=False)
-            durations = outputs["durations"][row, 0, :count].astype(np.float32, copy=False)
-            if np.isnan(durations).any():
-                raise Internal("the acoustic encoder returned durations that are not numbers")
-            unit.counts = frame_counts(
-                durations,
-                unit.utterance.duration_scale,
-                self._options.max_frames_per_id,
-                self._options.max_frames_per_segment,
+        feeds: dict[str, Array] = {"phoneme_ids": ids, "lengths": lengths, "duration_noise": noise}
+        return self._with_speakers(self._encoder, feeds, group, shape)
+
+    def _take_encoded(self, unit: _Unit, outputs: Mapping[str, Array], row: int) -> None:
+        count = len(unit.ids)
+        file = self._encoder.file
+        # copies: what a device returns is overwritten by the next call
+        mean = np.array(outputs["mean"][row, :, :count], np.float32)
+        log_scale = np.array(outputs["log_scale"][row, :, :count], np.float32)
+        durations = outputs["durations"][row, 0, :count].astype(np.float32, copy=False)
+        # the predictor has no upper bound, so infinite durations are clamped with the other long ones
+        if np.isnan(durations).any():
+            raise self.rejections.reject("not_finite", file, "returned durations that are not numbers")
+        self.rejections.check_finite(mean, file, "means")
+        self.rejections.check_finite(log_scale, file, "log scales")
+        counts = frame_counts(
+            durations,
+            unit.utterance.duration_scale,
+            self._options.max_frames_per_id,
+            self._options.max_frames_per_segment,
+        )
+        gear_frames = self._decoder.table.longest
+        if gear_frames is not None and counts.sum() > gear_frames:
+            raise InvalidArgument(
+                f"segment_lengths: segment {unit.index} of {count} ids takes {counts.sum()} frames at this speed; the "
+                f"longest gear of {self._decoder.file} takes {gear_frames}: send shorter segments or a higher speed, "
+                "or serve a version converted with a longer gear"
             )
+        unit.mean, unit.log_scale, unit.counts = mean, log_scale, counts
 
     def _decode(self, group: Sequence[_Unit]) -> None:
-        longest = max(unit.frames for unit in group)
-        latents: list[FloatArray] = []
-        mask = np.zeros((len(group), 1, longest), np.float32)
+        shape = self._decoder.shape(len(group), max(unit.frames for unit in group))
+        features = self._decoder.run(self._decoder_feeds(group, shape))["features"]
+        for row, unit in enumerate(group):
+            if unit.utterance.job.answered:
+                continue
+            part = features[row, :, : unit.frames].T
+            try:
+                self.rejections.check_finite(part, self._decoder.file, "features")
+            except VoxrepoError as error:
+                unit.utterance.job.fail(error)
+                continue
+            unit.utterance.features[unit.index] = np.array(part, np.float32, order="C")
+
+    def _decoder_feeds(self, group: Sequence[_Unit], shape: Shape) -> dict[str, Array]:
+        assert group[0].mean is not None
+        latents = np.zeros((shape.batch, group[0].mean.shape[0], shape.length), np.float32)
+        mask = np.zeros((shape.batch, 1, shape.length), np.float32)
         for row, unit in enumerate(group):
             assert unit.mean is not None and unit.log_scale is not None and unit.counts is not None
             utterance = unit.utterance
             noise = gaussian(utterance.seed, unit.index, PRIOR, (unit.mean.shape[0], unit.frames))
-            latent = sample_prior(unit.mean, unit.log_scale, unit.counts, noise, utterance.noise_scale)
-            latents.append(np.pad(latent, ((0, 0), (0, longest - unit.frames))))
+            latents[row, :, : unit.frames] = sample_prior(
+                unit.mean, unit.log_scale, unit.counts, noise, utterance.noise_scale
+            )
             mask[row, 0, : unit.frames] = 1
-        feeds: dict[str, Array] = {"latent": np.stack(latents), "mask": mask}
-        if self._decoder_with_speaker:
-            feeds["speaker_id"] = _speaker_ids(group)
-        features = self._decoder.run(feeds)["features"]
-        for row, unit in enumerate(group):
-            part = features[row, :, : unit.frames].T
-            if not np.isfinite(part).all():
-                raise Internal("the acoustic decoder returned features that are not finite numbers")
-            unit.utterance.features[unit.index] = np.ascontiguousarray(part, dtype=np.float32)
+        return self._with_speakers(self._decoder, {"latent": latents, "mask": mask}, group, shape)
+
+    def _with_speakers(
+        self, graph: SizedGraph, feeds: dict[str, Array], group: Sequence[_Unit], shape: Shape
+    ) -> dict[str, Array]:
+        if graph.has_input("speaker_id"):
+            speaker_ids = np.zeros(shape.batch, np.int64)
+            speaker_ids[: len(group)] = [unit.utterance.speaker_id for unit in group]
+            feeds["speaker_id"] = speaker_ids
+        return feeds
 
 
 def _job(unit: _Unit) -> Job:
     return unit.utterance.job
-
-
-def _speaker_ids(group: Sequence[_Unit]) -> npt.NDArray[np.int64]:
-    return np.array([unit.utterance.speaker_id for unit in group], np.int64)
 
 
 def _outputs(utterance: _Utterance) -> dict[str, Array]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from om_backend import costs
-from om_backend.cost_store import CostStore
 from om_backend.audio import check_audible, silence, to_int16
+from om_backend.cost_store import CostStore
+from om_backend.gears import GearTable
 from om_backend.job import Job, run_isolated
 from om_backend.length_regulator import FloatArray
-from om_backend.packing import CallCost, pack, shortest_first
-from om_backend.runtime import Graph
+from om_backend.output_checks import Rejections
+from om_backend.packing import Call, Shape, pack, shortest_first
+from om_backend.programs.sized_graph import SizedGraph
+from om_backend.runtime import Array, Graph
 from om_backend.segments import read_segments
-from om_backend.windows import Window, plan_windows
+from om_backend.windows import Window, WindowPlanner, plan_windows
 from voxrepo_contract import tensors
 from voxrepo_contract.errors import Internal, InvalidArgument, VoxrepoError
 from voxrepo_contract.stage import WindowedStage
@@ -41,8 +43,15 @@ class _Unit:
 class WindowedProgram:
     """Features to INT16 audio; see ``WindowedOptions`` for the graph.
 
-    All windows of all requests of a batch are pooled. The position of a window within its segment decides its
-    shape, never its neighbours in the batch.
+    All windows of all requests of a batch are pooled. The length of its segment decides how a request is cut, never
+    its neighbours in the batch.
+
+    A generator with gears gets windows of the gears' lengths (``window_frames`` is for graphs without). If it has an
+    input ``mask`` FP32 [batch, 1, frames], 1 on true frames and 0 on padding, then padding behind a window equals the
+    sequence's true end, and windows of all lengths share calls. Without that input nothing is ever padded.
+
+    Attributes:
+        rejections: results that were not fit to be sent.
     """
 
     def __init__(
@@ -59,35 +68,52 @@ class WindowedProgram:
         self._channels = interface.channels
         self._hop = interface.hop_length_samples
         self._sample_rate_hz = interface.sample_rate_hz
-        self._generator = graphs["generator"]
+        self._generator = SizedGraph(graphs["generator"], stage.graphs["generator"], "features", 2, unit_batch, store)
+        self._masked = self._generator.has_input("mask")
         self._features = tensors.features(interface.channels)
-        self._cost = CallCost.per_call(unit_batch or 1)
-        self._measure = unit_batch is None
-        self._store = store or CostStore()
-        self._sha256 = stage.graphs["generator"].sha256
+        self.rejections = Rejections()
+        longest = self._generator.table.longest
+        if longest is not None and longest <= 2 * stage.options.overlap_frames:
+            raise InvalidArgument(
+                f"the longest gear of {self._generator.file} takes {longest} frames, not over twice overlap_frames "
+                f"({stage.options.overlap_frames}): a window yields no audio; build it with longer gears"
+            )
+        self._plan_for_gears()
+
+    def _plan_for_gears(self) -> None:
+        table = self._generator.table
+        self._planner: WindowPlanner | None = None
+        self._by_length: dict[int, GearTable] = {}
+        if isinstance(table, GearTable):
+            self._planner = WindowPlanner(table.unit_seconds(), self._options.overlap_frames, may_pad=self._masked)
+            self._by_length = {length: table.of_length(length) for length in table.lengths}
 
     def warm_up(self) -> str:
-        """Run a short and a full window; measure what batch size is cheapest unless it was given."""
+        """Run a short and a full window, or every gear; measure what calls cost unless the batch size was given."""
         window = self._options.window_frames
 
-        def call_with(batch: int, frames: int = window) -> FloatArray:
-            feed = np.zeros((batch, self._channels, frames), np.float32)
-            return self._generator.run({"features": feed})["audio"].astype(np.float32, copy=False)
+        def call_with(shape: Shape) -> Callable[[], FloatArray]:
+            feeds = self._feeds([], shape)
+            if self._masked:
+                feeds["mask"] = np.ones_like(feeds["mask"])
+            return lambda: self._generator.run(feeds)["audio"].astype(np.float32, copy=False)
 
-        if self._measure:
-            self._cost = costs.measure(
-                lambda b: lambda: call_with(b), window, store=self._store, graph_sha256=self._sha256
-            )
-            self._generator.release_work_memory()
+        self._generator.measure(call_with, window)
+        self._plan_for_gears()
         # the longest first: the memory of shorter windows lies within what it took
-        for frames in (window, window // 4 or 1):
-            audio = call_with(1, frames)
+        shapes = [self._generator.shape(1, length) for length in reversed(self._by_length)] or [
+            Shape(1, window),
+            Shape(1, window // 4 or 1),
+        ]
+        for shape in shapes:
+            audio = call_with(shape)()
+            frames = shape.batch * shape.length
             if audio.size != frames * self._hop:
                 raise Internal(
                     f"the generator made {audio.size} samples of {frames} frames; "
                     f"hop_length_samples {self._hop} asks for {frames * self._hop}"
                 )
-        return f"generator batches {self._cost.batches}"
+        return f"generator {self._generator.describe()}"
 
     def run(self, jobs: list[Job]) -> None:
         """Answer every job; each as soon as its own windows are done."""
@@ -95,38 +121,82 @@ class WindowedProgram:
         for job in jobs:
             try:
                 utterance = self._read(job)
+                plans = [self._plan(len(features)) for features in utterance.segments]
             except VoxrepoError as error:
                 job.fail(error)
                 continue
-            for segment, features in enumerate(utterance.segments):
-                plan = plan_windows(len(features), self._options.window_frames, self._options.overlap_frames)
+            for segment, plan in enumerate(plans):
                 utterance.windows_left.update((segment, window.start) for window in plan)
                 units.extend(_Unit(utterance, segment, window) for window in plan)
-        # padding would be heard at a window's end, so only windows of one length share a call
-        lengths = sorted({unit.window.frames for unit in units})
-        groups = []
-        for length in lengths:
-            same = [index for index, unit in enumerate(units) if unit.window.frames == length]
-            groups += [[same[i] for i in group] for group in pack([length] * len(same), self._cost)]
         work = [sum(len(segment) for segment in unit.utterance.segments) for unit in units]
-        for group in shortest_first(groups, work):
-            run_isolated([units[index] for index in group], self._generate, lambda unit: unit.utterance.job)
+        for call in shortest_first(self._pack([unit.window.frames for unit in units]), work):
+            run_isolated([units[index] for index in call.units], self._generate, lambda unit: unit.utterance.job)
+
+    def _plan(self, frames: int) -> list[Window]:
+        if self._planner is None:
+            return plan_windows(frames, self._options.window_frames, self._options.overlap_frames)
+        try:
+            return self._planner.plan(frames)
+        except ValueError as error:
+            raise InvalidArgument(
+                f"frame_lengths: a segment has {frames} frames; {self._generator.file} runs windows of "
+                f"{sorted(self._by_length)} frames and has no input 'mask', so a shorter segment cannot be padded "
+                "without an audible end: send longer segments, or serve a version whose graph has that input "
+                "('voxrepo convert' adds it)"
+            ) from error
+
+    def _pack(self, frames: Sequence[int]) -> list[Call]:
+        if self._planner is not None and self._masked:
+            return self._generator.pack(frames)
+        # padding would be heard at a window's end, so only windows of one length share a call
+        calls: list[Call] = []
+        for length in sorted(set(frames)):
+            same = [index for index, count in enumerate(frames) if count == length]
+            table = self._by_length.get(length, self._generator.table)
+            calls += [
+                replace(call, units=tuple(same[index] for index in call.units))
+                for call in pack([length] * len(same), table)
+            ]
+        return calls
+
+    def _shape(self, group: Sequence[_Unit]) -> Shape:
+        longest = max(unit.window.frames for unit in group)
+        exact = None if self._masked else self._by_length.get(longest)
+        shape = None if exact is None else exact.shape(len(group), longest)
+        return shape or self._generator.shape(len(group), longest)
 
     def _generate(self, group: Sequence[_Unit]) -> None:
-        feed = np.stack([u.utterance.segments[u.segment][u.window.start : u.window.stop].T for u in group])
-        audio = self._generator.run({"features": feed})["audio"].reshape(len(group), -1)
+        shape = self._shape(group)
+        audio = self._generator.run(self._feeds(group, shape))["audio"]
+        if audio.size != shape.batch * shape.length * self._hop:
+            raise Internal(f"the generator made {audio.size} samples of {shape.batch} x {shape.length} frames")
+        samples = audio.reshape(shape.batch, -1)
         for row, unit in enumerate(group):
-            self._scatter(unit, audio[row].astype(np.float32, copy=False))
+            if unit.utterance.job.answered:
+                continue
+            try:
+                self._scatter(unit, samples[row].astype(np.float32, copy=False))
+            except VoxrepoError as error:
+                # rows do not depend on each other, so the others are sound
+                unit.utterance.job.fail(error)
         for unit in group:
             if not unit.utterance.windows_left:
                 self._finish(unit.utterance)
 
+    def _feeds(self, group: Sequence[_Unit], shape: Shape) -> dict[str, Array]:
+        features = np.zeros((shape.batch, self._channels, shape.length), np.float32)
+        mask = np.zeros((shape.batch, 1, shape.length), np.float32)
+        for row, unit in enumerate(group):
+            window = unit.window
+            features[row, :, : window.frames] = unit.utterance.segments[unit.segment][window.start : window.stop].T
+            mask[row, 0, : window.frames] = 1
+        return {"features": features, "mask": mask} if self._masked else {"features": features}
+
     def _scatter(self, unit: _Unit, samples: FloatArray) -> None:
         window = unit.window
-        if len(samples) != window.frames * self._hop:
-            raise Internal(f"the generator made {len(samples)} samples of {window.frames} frames")
         first = (window.keep_start - window.start) * self._hop
         kept = samples[first : first + (window.keep_stop - window.keep_start) * self._hop]
+        self.rejections.check_finite(kept, self._generator.file, "samples")
         target = unit.utterance.audio[unit.segment]
         target[window.keep_start * self._hop : window.keep_stop * self._hop] = to_int16(kept, self._options.gain)
         unit.utterance.windows_left.discard((unit.segment, window.start))
@@ -140,8 +210,8 @@ class WindowedProgram:
         audio = np.concatenate(parts)
         try:
             check_audible(audio)
-        except VoxrepoError as error:
-            utterance.job.fail(error)
+        except Internal as error:
+            utterance.job.fail(self.rejections.reject("silent", self._generator.file, f"failed: {error.message}"))
             return
         utterance.job.finish({"audio": audio[np.newaxis], "sample_rate": np.array([[self._sample_rate_hz]], np.int32)})
 
