@@ -8,17 +8,25 @@ that with a segmentation fault.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+from om_backend.device.settings import device_mode
 from om_backend.job import Job
+from om_backend.metrics import DeviceMetrics
+from om_backend.parameters import device_of, read_parameters
 from om_backend.programs import load_program
-from om_backend.runtime import Array, RuntimeSettings
+from om_backend.runtime import Array, Graph, RuntimeSettings
+from om_backend.workers import Workers
 
 from voxrepo_contract.errors import Internal, VoxrepoError
+
+METRICS_EVERY_S = 1.0
+MEMORY_EVERY_S = 10.0
 
 
 def triton_error(error: VoxrepoError) -> Any:
@@ -33,18 +41,43 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Load and warm up. A failure here is a clean refusal to load, with its text in the model's state."""
         config = json.loads(args["model_config"])
-        parameters = {name: value["string_value"] for name, value in config.get("parameters", {}).items()}
-        settings = RuntimeSettings(threads=int(parameters.get("threads", "1")))
-        unit_batch = parameters.get("unit_batch", "auto")
         version_dir = Path(args["model_repository"]) / args["model_version"]
+        instance = args["model_instance_name"]
+        self._name = f"{instance} version {args['model_version']}"
         self._input_names = [tensor["name"] for tensor in config["input"]]
+        self._metrics = DeviceMetrics(
+            pb_utils,
+            {"model": args.get("model_name", ""), "version": args["model_version"], "instance": instance},
+        )
+        self._metrics_due_s = self._memory_due_s = 0.0
+        self._workers: Workers | None = None
         try:
-            self._program = load_program(version_dir, settings, None if unit_batch == "auto" else int(unit_batch))
+            parameters = read_parameters(config)
+            mode = device_mode()
+            device_id = device_of(parameters, instance, config.get("instance_group", []))
+            self._workers = Workers(mode, device_id, parameters.watchdog_ms, self._log, self._metrics)
+            settings = RuntimeSettings(
+                threads=parameters.threads,
+                runtime=parameters.runtime,
+                mode=mode,
+                worker=self._workers.get,
+                options=parameters.options,
+                loaded=self._loaded,
+                max_batch_size=int(config.get("max_batch_size", 0)),
+            )
+            self._program = load_program(version_dir, settings, parameters.unit_batch)
             costs = self._program.warm_up()
         except VoxrepoError as error:
+            self.finalize()
             raise pb_utils.TritonModelException(error.message) from error
-        name = f"{args['model_instance_name']} version {args['model_version']}"
-        pb_utils.Logger.log_info(f"{name}: {settings.threads} threads, {costs}")
+        except BaseException:
+            self.finalize()
+            raise
+        rejections = getattr(self._program, "rejections", None)
+        if rejections is not None:
+            rejections.on_rejected = self._metrics.rejected
+        self._log("info", f"{parameters.threads} threads, {costs}")
+        self._report()
 
     def execute(self, requests: list[Any]) -> None:
         """Answer every request of a batch through its sender."""
@@ -68,6 +101,17 @@ class TritonPythonModel:
         for job in jobs:
             # a request without an answer would hang its caller for ever
             job.fail(Internal("the stage program left this request unanswered"))
+        self._report()
+
+    def is_ready(self) -> bool:
+        """Whether requests can be served now. Newer engines ask; 2.51 does not, there requests are refused."""
+        return self._workers is None or self._workers.are_ready
+
+    def finalize(self) -> None:
+        """End the device workers."""
+        if self._workers is not None:
+            self._workers.close()
+        self._metrics.close()
 
     def _job(self, request: Any, sender: Any) -> Job:
         inputs: dict[str, Array] = {}
@@ -86,8 +130,30 @@ class TritonPythonModel:
 
         return Job(inputs, parameters, finish, fail)
 
-    def finalize(self) -> None:
-        """Nothing to release beyond what the process holds."""
+    def _loaded(self, file: Path, where: str, graph: Graph) -> None:
+        memory = None if graph.description is None else graph.description.memory
+        self._metrics.graph_loaded(file.name, where, memory)
+        self._log("info", f"{file.name} runs in {where}")
+
+    def _log(self, level: str, line: str) -> None:
+        getattr(pb_utils.Logger, f"log_{level}")(f"{self._name}: {line}")
+
+    def _report(self) -> None:
+        """Metrics, now and then, when all requests of a batch have their answers."""
+        now = time.monotonic()
+        if now < self._metrics_due_s:
+            return
+        self._metrics_due_s = now + METRICS_EVERY_S
+        try:
+            if now >= self._memory_due_s and self._workers is not None:
+                self._memory_due_s = now + MEMORY_EVERY_S
+                for worker in self._workers.all:
+                    memory = worker.memory()
+                    if memory is not None:
+                        self._metrics.device_memory(worker.settings.device_id, memory)
+            self._metrics.flush()
+        except Exception as error:
+            self._log("error", f"metrics could not be written: {error}")
 
 
 def _send(sender: Any, response: Any) -> None:

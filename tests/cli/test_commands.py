@@ -154,7 +154,7 @@ def test_how_to_call_names_a_ready_voice_and_what_is_not_served(tmp_path: Path):
     assert "voxrepo say" in text
     assert "--voice en-joe --url localhost:8001" in text
     assert "curl -s http://localhost:8000/v2/models/en-joe/generate" in text
-    assert f"not served: broken: {FAILED.reason}" in text
+    assert f"broken is not served: {FAILED.reason}" in text
 
 
 def test_how_to_call_promises_nothing_where_no_voice_is_ready(tmp_path: Path):
@@ -231,3 +231,33 @@ def test_importing_a_voice_that_is_there_is_refused_or_skipped(tmp_path: Path):
     skipped = run("voice", "import", "piper", "--name", "new", "--if-missing", "--root", str(tmp_path))
     assert skipped.exit_code == 0
     assert "new is there already" in skipped.stderr
+
+
+def test_status_shows_versions_of_models_those_left_out_and_the_device(tmp_path: Path):
+    partly = ModelStatus(name="m", kind="model", state="ready", served=[1, 3], left_out={2: "it is empty"})
+    state = write_state(tmp_path, "degraded", [READY, partly])
+    StateFolder(Layout.of(tmp_path)).write(state.model_copy(update={"device_label": "EMULATOR, no NPU: for tests"}))
+    result = run("status", "--root", str(tmp_path))
+    assert "1 3" in result.stderr
+    assert "m version 2 is not served: it is empty" in result.stderr
+    assert "device   EMULATOR, no NPU: for tests" in result.stderr
+
+
+def test_serve_refuses_an_npu_where_there_is_none(tmp_path: Path):
+    result = harness.voxrepo("serve", "--root", str(tmp_path), "--device", "npu")
+    assert result.returncode == 1
+    assert "error: --device npu: there is no NPU here (no /dev/davinci0 or the like)" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--device", "gpu"], "'gpu' is not one of"),
+        (["--worker-python", "/nowhere/python"], "--worker-python: no such program"),
+    ],
+)
+def test_serve_refuses_devices_and_programs_that_are_not_there(tmp_path: Path, arguments: list[str], says: str):
+    result = harness.voxrepo("serve", "--root", str(tmp_path), *arguments)
+    assert result.returncode in {1, 2}
+    assert says in result.stderr

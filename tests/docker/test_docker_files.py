@@ -80,7 +80,7 @@ def test_what_is_built_is_what_the_wheel_is_made_of() -> None:
     """A package that pyproject.toml names and the Dockerfile does not copy would be missing from the image."""
     build_settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[tool.hatch.build", 1)[1]
     copied = {word for item in files.instructions() if item.name == "COPY" for word in item.words()[:-1]}
-    for folder in ("voxrepo", "voxrepo_contract", "clients/voxrepo_client", "backends"):
+    for folder in ("voxrepo", "voxrepo_contract", "clients/voxrepo_client", "backends", "emulator", "profiles"):
         assert f'"{folder}"' in build_settings
         assert folder in copied
 

@@ -272,3 +272,16 @@ def test_json_that_would_fill_the_memory_is_refused_before_it_is_parsed() -> Non
 def test_an_address_of_another_machine_is_told_from_a_taken_port() -> None:
     with pytest.raises(CannotListen, match="choose an address of this machine with --host"):
         check_port("192.0.2.1", 0, "--http-port")
+
+
+def test_a_version_that_is_not_served_leaves_the_others_ready() -> None:
+    index = pb.RepositoryIndexResponse()
+    index.models.add(name="m", version="1", state="READY")
+    table = EdgeTable(generation=1, problems=[Problem(model="m", version="2", reason="it is empty")])
+    correct_index(index, table, ready_only=False)
+    assert [(entry.version, entry.state, entry.reason) for entry in index.models] == [
+        ("1", "READY", ""),
+        ("2", "UNAVAILABLE", "it is empty"),
+    ]
+    correct_index(index, table, ready_only=True)
+    assert [entry.version for entry in index.models] == ["1"]

@@ -92,3 +92,12 @@ def test_the_environment_given_is_left_as_it_was(binary: EngineBinary):
 def test_instances_are_told_where_to_share_what_they_measure(binary: EngineBinary, tmp_path: Path):
     assert "VOXREPO_COSTS_DIR" not in engine_environment(binary, {})
     assert engine_environment(binary, {}, costs_folder=tmp_path)["VOXREPO_COSTS_DIR"] == str(tmp_path)
+
+
+def test_what_the_operators_environment_says_of_devices_is_decided_by_the_caller(binary: EngineBinary):
+    base = {"VOXREPO_DEVICE": "npu", "VOXREPO_EMULATOR_DIR": "/x", "LD_LIBRARY_PATH": "/usr/local/Ascend/lib64"}
+    environment = engine_environment(binary, base, device={"VOXREPO_DEVICE": "cpu"})
+    assert environment["VOXREPO_DEVICE"] == "cpu"
+    assert "VOXREPO_EMULATOR_DIR" not in environment
+    # without the engine's own libraries, of which a worker's Python must see nothing
+    assert environment["VOXREPO_WORKER_LD_LIBRARY_PATH"] == "/usr/local/Ascend/lib64"

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tritonclient.grpc as triton
+from google.protobuf import json_format
 from tritonclient.grpc import service_pb2
+from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.utils import InferenceServerException
 
 from tests.repository.tiny import SAMPLE_RATE_HZ, voice_spec
@@ -26,11 +28,13 @@ class FakeClient:
         self.answer: tuple[Any, Any] | None = None
         self.sent: dict[str, Any] = {}
         self.closed = False
+        self.config: str | None = None
 
     def is_server_live(self, client_timeout: float) -> bool:
         return self.live.pop(0) if self.live else False
 
-    def load_model(self, model: str, client_timeout: float) -> None:
+    def load_model(self, model: str, config: str | None = None, client_timeout: float = 0) -> None:
+        self.config = config
         if self.error is not None:
             raise self.error
 
@@ -169,3 +173,19 @@ def test_a_probe_that_was_given_up_is_not_cancelled_by_closing(
     with control:
         pass
     assert client.closed
+
+
+def test_a_configuration_is_handed_over_as_json(control: EngineControl, client: FakeClient):
+    config = ModelConfig(name="m", backend="ascend_om", max_batch_size=4)
+    config.dynamic_batching.SetInParent()
+    config.input.add(name="x", dims=[-1])
+    control.load("m", config)
+    assert client.config is not None
+    assert json_format.Parse(client.config, ModelConfig()) == config
+    # field names as the engine knows them
+    assert '"max_batch_size"' in client.config
+
+
+def test_without_a_configuration_what_is_on_disk_counts(control: EngineControl, client: FakeClient):
+    control.load("m")
+    assert client.config is None

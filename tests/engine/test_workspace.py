@@ -32,6 +32,18 @@ def test_links_repositories_and_backends_and_copies_the_python_backend(
     assert (workspace.backends / "python" / "voxrepo_contract" / "errors.py").is_file()
 
 
+def test_a_repository_that_is_not_there_is_empty_for_the_engine(
+    workspace: Workspace, layout: Layout, binary: EngineBinary
+):
+    shutil.rmtree(layout.ensembles)
+    workspace.create(layout, binary)
+    models, ensembles = workspace.repositories
+    assert models.resolve() == layout.model_repository.resolve()
+    assert list(ensembles.iterdir()) == []
+    # nothing is made in the user's folder
+    assert not layout.ensembles.exists()
+
+
 def test_nobody_else_can_enter(workspace: Workspace, layout: Layout, binary: EngineBinary):
     workspace.create(layout, binary)
     assert stat.S_IMODE(workspace.path.parent.stat().st_mode) == 0o700

@@ -43,3 +43,12 @@ async def test_an_engine_that_is_down_does_not_break_the_page() -> None:
     text = await scrape("http://127.0.0.1:9/metrics")
     assert "voxrepo_engine_metrics_up 0.0" in text
     assert "voxrepo_in_flight 0.0" in text
+
+
+def test_the_device_is_one_of_three() -> None:
+    metrics = EdgeMetrics()
+    metrics.set_device("npu")
+    metrics.set_device("emulator")
+    text = metrics.render().decode()
+    for name, value in (("cpu", 0), ("npu", 0), ("emulator", 1)):
+        assert f'voxrepo_device{{device="{name}"}} {value}.0' in text

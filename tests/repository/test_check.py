@@ -198,15 +198,9 @@ def write_config(data: bytes) -> Callable[[Path], object]:
         (write_config(b"\xef\xbb\xbf" + DIRECT_CONFIG.encode()), "config.pbtxt", None, "byte order mark"),
         (write_config(b'name: "caf\xe9"\n'), "config.pbtxt", None, "cannot be read as UTF-8 text"),
         (write_config(b'name: "other"\nbackend: "ascend_om"\n'), "config.pbtxt", None, "name: is 'other' in a folder"),
-        (
-            lambda folder: (folder / "config.pbtxt").unlink(),
-            "config.pbtxt",
-            None,
-            "every model needs its configuration",
-        ),
         (lambda folder: shutil.rmtree(folder / "1"), "", None, "has no version directory (a folder named 1, 2, ...)"),
         (lambda folder: (folder / "2.bak").mkdir(), "2.bak", None, "misread this directory name"),
-        (lambda folder: (folder / "2").mkdir(), "2/stage.yaml", None, "the file is missing"),
+        (lambda folder: (folder / "2").mkdir(), "2", None, "holds neither model.onnx nor model.om nor a stage.yaml"),
         (lambda folder: (folder / "1" / "model.onnx").unlink(), "1/model.onnx", None, "the file is missing"),
         (lambda folder: (folder / "1" / "model.onnx").write_bytes(b"x"), "1/model.onnx", None, "sha256 is"),
         (lambda folder: (folder / "1" / "stage.yaml").write_text("a: 1\n"), "1/stage.yaml", 1, "program: required key"),
@@ -223,6 +217,13 @@ def test_a_broken_model_is_named_with_file_and_reason(
     assert says in caught.value.message
     if line is not None:
         assert caught.value.line == line
+
+
+def test_a_model_of_code_needs_its_configuration(layout: Layout):
+    folder = make_python_model(layout)
+    (folder / "config.pbtxt").unlink()
+    with pytest.raises(ConfigError, match="every model needs its configuration"):
+        check_model(folder)
 
 
 def test_a_python_model_without_its_code_is_refused(layout: Layout):

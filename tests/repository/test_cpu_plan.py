@@ -66,3 +66,10 @@ def test_usable_cores_are_bounded_by_affinity_and_quota(tmp_path: Path):
     assert usable_cores(tmp_path) == len(os.sched_getaffinity(0))
     (tmp_path / "cpu.max").write_text("10000 100000")
     assert usable_cores(tmp_path) == 1
+
+
+@pytest.mark.parametrize(("device_ids", "instances"), [([], 1), ([0], 1), ([0, 2, 3], 3)])
+def test_a_stage_on_npus_gets_an_instance_for_each(device_ids: list[int], instances: int):
+    settings = StageSettings(version=1, device_ids=device_ids)
+    assert plan_cpu("vocoder", settings, cores=64, on_npu=True).instances == instances
+    assert plan_cpu("vocoder", settings.model_copy(update={"instances": 5}), cores=64, on_npu=True).instances == 5

@@ -148,3 +148,11 @@ def test_the_file_says_that_it_is_made():
 def test_a_field_that_does_not_exist_fails_here_and_not_in_the_engine():
     with pytest.raises(ValueError, match="Protocol message ModelConfig has no"):
         ModelConfig(name="x", batching=True)
+
+
+def test_devices_are_handed_to_the_backend_and_get_an_instance_each():
+    settings = StageSettings(version=1, device_ids=[0, 2])
+    config = stage_config("v", "vocoder", settings, channels=8, cores=64, on_npu=True)
+    assert config.parameters["device_ids"].string_value == "0;2"
+    assert config.instance_group[0].count == 2
+    assert "device_ids" not in stage_config("v", "vocoder", StageSettings(version=1), channels=8, cores=2).parameters

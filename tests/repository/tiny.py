@@ -124,7 +124,7 @@ def make_model(layout: Layout, name: str = "echo", config: str = DIRECT_CONFIG) 
         "program: direct\nstage: model\ngraphs:\n  model:\n"
         f"    file: {spec.file}\n    sha256: {spec.sha256}\n"
         "    inputs: [{name: x, dtype: FP32, dims: [batch, 2]}]\n"
-        "    outputs: [{name: x, dtype: FP32, dims: [batch, 2]}]\n",
+        "    outputs: [{name: y, dtype: FP32, dims: [batch, 2]}]\n",
         encoding="utf-8",
     )
     (folder / "config.pbtxt").write_text(config, encoding="utf-8")

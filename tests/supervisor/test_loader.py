@@ -5,15 +5,16 @@ from types import TracebackType
 from typing import ClassVar
 
 import pytest
+from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tests.harness import edit_yaml
-from tests.repository.tiny import make_model, make_voice, voice_spec
+from tests.repository.tiny import make_model, make_python_model, make_voice, voice_spec
 from voxrepo.edge.table import EdgeTable
 from voxrepo.repository.check import Inventory, Problem, take_inventory
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.voice import Limits, VoiceSpec
 from voxrepo.supervisor import loader
-from voxrepo.supervisor.loader import edge_table, engine_calls, initial_statuses, load_everything
+from voxrepo.supervisor.loader import EngineEnded, edge_table, engine_calls, initial_statuses, load_everything
 from voxrepo.supervisor.state import ModelStatus
 from voxrepo_contract.errors import Internal, Unavailable
 
@@ -26,6 +27,9 @@ class FakeEngine:
     loaded: ClassVar[list[str]] = []
     unloaded: ClassVar[list[str]] = []
     probed: ClassVar[list[str]] = []
+    deadly: ClassVar[set[str]] = set()
+    died: ClassVar[threading.Event] = threading.Event()
+    handed: ClassVar[dict[str, ModelConfig | None]] = {}
     lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, target: str) -> None:
@@ -39,11 +43,19 @@ class FakeEngine:
     ) -> None:
         pass
 
-    def load(self, model: str) -> None:
+    def load(self, model: str, config: ModelConfig | None = None) -> None:
+        if model in self.deadly:
+            self.died.set()
+        if self.died.is_set():
+            raise Unavailable("failed to connect")
         if model in self.refused:
             raise Unavailable(f"{model} does not want to")
         with self.lock:
             self.loaded.append(model)
+            self.handed[model] = config
+
+    def is_live(self) -> bool:
+        return not self.died.is_set()
 
     def unload(self, model: str) -> None:
         with self.lock:
@@ -61,6 +73,9 @@ class FakeEngine:
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
     for group in (FakeEngine.refused, FakeEngine.mute, FakeEngine.loaded, FakeEngine.unloaded, FakeEngine.probed):
         group.clear()
+    FakeEngine.deadly.clear()
+    FakeEngine.handed.clear()
+    FakeEngine.died.clear()
     monkeypatch.setattr(loader, "EngineControl", FakeEngine)
     return FakeEngine
 
@@ -198,3 +213,50 @@ def test_a_model_gets_calls_for_its_instances_and_the_next_batch(layout: Layout)
     assert calls["tiny.vocoder"] == 2 * 2 * 4
     assert calls["tiny"] == 2 + 6 + 16
     assert calls["echo"] == 2 * 4
+
+
+def test_a_model_without_a_configuration_is_handed_its_own(engine: type[FakeEngine], layout: Layout):
+    make_model(layout)
+    folder = make_model(layout, "bare")
+    (folder / "config.pbtxt").unlink()
+    whole = make_python_model(layout, "code")
+    assert whole.is_dir()
+    inventory = take_inventory(layout)
+    load_everything("unix:/engine", inventory)
+    assert engine.handed["bare"] == inventory.models["bare"]
+    # the engine reads this one from disk
+    assert engine.handed["code"] is None
+
+
+def test_voices_are_loaded_before_other_models_and_suspects_last(engine: type[FakeEngine], inventory: Inventory):
+    load_everything("unix:/engine", inventory, suspects={"one"})
+    assert engine.loaded.index("two") < engine.loaded.index("echo") < engine.loaded.index("one.acoustic")
+
+
+def test_an_engine_that_ends_while_loading_names_what_it_was_loading(engine: type[FakeEngine], inventory: Inventory):
+    engine.deadly.add("echo")
+    told: list[ModelStatus] = []
+    with pytest.raises(EngineEnded, match="the engine ended while it loaded echo") as caught:
+        load_everything("unix:/engine", inventory, told.append, is_running=lambda: not engine.died.is_set())
+    assert caught.value.names == ["echo"]
+    # the voices were served until then, and nothing is said to be wrong with the model
+    assert {status.name: status.state for status in told} == {"one": "ready", "two": "ready"}
+
+
+def test_an_engine_that_only_refuses_has_not_ended(engine: type[FakeEngine], inventory: Inventory):
+    engine.refused.add("echo")
+    assert states(load_everything("unix:/engine", inventory, is_running=lambda: False))["echo"] == "failed"
+
+
+def test_a_version_that_is_left_out_is_a_problem_of_its_own(engine: type[FakeEngine], layout: Layout):
+    make_model(layout)
+    inventory = take_inventory(layout)
+    inventory.problems.append(Problem("echo", "model", "it is empty", 2))
+    statuses = load_everything("unix:/engine", inventory)
+    assert statuses["echo"].state == "ready"
+    assert not statuses["echo"].is_whole
+    assert statuses["echo"].complaints == ["echo version 2 is not served: it is empty"]
+    assert statuses["echo"].served == [1]
+    table = edge_table(1, inventory, statuses.values(), ready=True, cores=2, device="emulator")
+    assert [(problem.model, problem.version) for problem in table.problems] == [("echo", "2")]
+    assert table.device == "emulator"

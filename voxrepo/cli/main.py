@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import voxrepo
-from voxrepo.cli import say, serve, voice, voices
+from voxrepo.cli import convert, doctor, inspect, say, serve, voice, voices
 
 app = typer.Typer(
     name="voxrepo",
@@ -37,6 +37,9 @@ app.command()(serve.status)
 app.command()(serve.stop)
 app.command()(say.say)
 app.command()(voices.voices)
+app.command()(convert.convert)
+app.command()(inspect.inspect)
+app.command()(doctor.doctor)
 app.add_typer(voice.app, name="voice")
 
 

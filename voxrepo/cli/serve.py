@@ -20,6 +20,7 @@ from rich.text import Text
 
 from voxrepo.cli.output import JsonOption, RootOption, StateOption, console, fail, layout_of, print_json, shows_errors
 from voxrepo.repository.layout import Layout
+from voxrepo.supervisor.device import Asked
 from voxrepo.supervisor.options import ServeOptions
 from voxrepo.supervisor.server import Server
 from voxrepo.supervisor.state import ServerState, StateFolder, process_of
@@ -30,13 +31,14 @@ _SERVING = ("ready", "degraded")
 
 
 def _addresses(state: ServerState) -> list[str]:
-    return [f"HTTP     {state.http_url}", f"gRPC     {state.grpc_url}", f"metrics  {state.metrics_url}"]
+    lines = [f"HTTP     {state.http_url}", f"gRPC     {state.grpc_url}", f"metrics  {state.metrics_url}"]
+    return [*lines, f"device   {state.device_label}"] if state.device_label else lines
 
 
 def _how_to_call(state: ServerState) -> str:
     voices = [model for model in state.models if model.kind == "voice" and model.state == "ready"]
     lines = _addresses(state)
-    lines += [f"not served: {model.name}: {model.reason}" for model in state.models if model.state == "failed"]
+    lines += [complaint for model in state.models for complaint in model.complaints]
     if voices:
         voice = voices[0].name
         # as it can be typed: the environment may not be activated
@@ -47,6 +49,9 @@ def _how_to_call(state: ServerState) -> str:
             f'  {command} say "Hello from voxrepo." --voice {voice} --url {state.grpc_url} -o hello.wav',
             f'  curl -s {state.http_url}/v2/models/{voice}/generate -d \'{{"text": "Hello from voxrepo."}}\'',
         ]
+    models = [model.name for model in state.models if model.kind == "model" and model.state == "ready"]
+    if models:
+        lines.append(f"models: {', '.join(models)}")
     if state.callables_url:
         lines.append(f"PyTriton callables: {state.callables_url}, token in {state.callables_token_file}")
     return "\n".join(lines)
@@ -67,6 +72,21 @@ def serve(
     ] = 8002,
     engine: Annotated[
         Path | None, typer.Option(envvar="VOXREPO_ENGINE", help="A tritonserver to use instead of the wheel's.")
+    ] = None,
+    device: Annotated[
+        Asked,
+        typer.Option(
+            envvar="VOXREPO_DEVICE",
+            help="What graphs for an NPU run on. auto: an NPU if one works, else they are refused.",
+        ),
+    ] = "auto",
+    worker_python: Annotated[
+        Path | None,
+        typer.Option(envvar="VOXREPO_WORKER_PYTHON", help="Python with CANN's acl, if not this one."),
+    ] = None,
+    emulator_settings: Annotated[
+        Path | None,
+        typer.Option(envvar="VOXREPO_EMULATOR_SETTINGS", help="JSON file, see docs/operations.md."),
     ] = None,
     drain_timeout_s: Annotated[
         float,
@@ -100,6 +120,9 @@ def serve(
         grpc_port=grpc_port,
         metrics_port=metrics_port,
         engine=engine,
+        device=device,
+        worker_python=worker_python,
+        emulator_settings=emulator_settings,
         drain_timeout_s=drain_timeout_s,
         callables=callables,
         log_text=log_text,
@@ -177,10 +200,11 @@ def status(root: RootOption = Path(), state_dir: StateOption = None, as_json: Js
         table = Table("name", "kind", "state", "versions")
         for model in state.models:
             versions = " ".join(f"{stage}={number}" for stage, number in model.versions.items())
+            versions = versions or " ".join(map(str, model.served))
             table.add_row(Text(model.name), model.kind, model.state, versions)
         console.print(table)
         # below the table, where neither file nor line is cut off
-        lines = [f"{model.name} is not served: {model.reason}" for model in state.models if model.reason]
+        lines = [complaint for model in state.models for complaint in model.complaints]
         lines += [*_addresses(state), f"logs in  {state.log_folder}"]
         console.print("\n".join(lines), soft_wrap=True, markup=False)
     if state.phase != "ready":

@@ -61,6 +61,8 @@ class Edge:
             draining=lambda: gates.total(lambda gate: gate.draining),
             waiting=lambda: gates.total(lambda gate: gate.waiting),
         )
+        self._edge_metrics = metrics
+        metrics.set_device(self._tables.table.device)
         accountant = Accountant(metrics, self.plane.is_model, options.log_text)
         self._grpc = GrpcFront(self.plane, accountant, options.max_body_bytes)
         http = HttpFront(self.plane, accountant, options.max_body_bytes)
@@ -114,6 +116,7 @@ class Edge:
 
     def _announce(self, ports: Ports, table: EdgeTable) -> None:
         """Tell the supervisor where this process listens and which table it goes by."""
+        self._edge_metrics.set_device(table.device)
         if self._options.ready_file is None:
             return
         facts = {"pid": os.getpid(), **vars(ports), "generation": table.generation}

@@ -113,18 +113,20 @@ class DataPlane:
         response = await self._engine_infer(call.request, record, voice)
         return self._voice_response(response, request.id, call, voice, record)
 
-    def _unserved(self, name: str) -> Unavailable | None:
+    def _unserved(self, name: str, version: str = "") -> Unavailable | None:
         """Why a model of the repository cannot be called now, whatever the engine thinks of it."""
         table = self._tables.table
         if name in table.loading:
             return Unavailable(f"{name} is loading; try again in a moment")
-        if any(problem.model == name for problem in table.problems):
-            return Unavailable(f"{name} is not served: something is wrong with it; `voxrepo status` says what")
+        for problem in table.problems:
+            if problem.model == name and problem.version in ("", version):
+                which = f"{name} version {version}" if problem.version else name
+                return Unavailable(f"{which} is not served: something is wrong with it; `voxrepo status` says what")
         return None
 
     async def _infer_other(self, request: Any, record: RequestRecord) -> Any:
         self._check_name(request.model_name, request.model_version)
-        unserved = self._unserved(request.model_name)
+        unserved = self._unserved(request.model_name, request.model_version)
         if unserved is not None:
             raise unserved
         voice, _, stage = request.model_name.rpartition(".")
@@ -158,7 +160,7 @@ class DataPlane:
             return error
         if voice is not None:
             return Unavailable(f"voice {voice.name!r} is not loaded at the moment: {error.message}")
-        return self._unserved(name) or self._unknown_model(name, version)
+        return self._unserved(name, version) or self._unknown_model(name, version)
 
     def _unknown_model(self, name: str, version: str) -> NotFound:
         voices = sorted(self.voices)
@@ -224,7 +226,7 @@ class DataPlane:
 
     async def model_ready(self, name: str, version: str, timeout_s: float | None = None) -> bool:
         """Whether the model is served and the engine says that it is ready; false for unknown models and versions."""
-        if self.stopped.is_set() or self._unserved(name) is not None:
+        if self.stopped.is_set() or self._unserved(name, version) is not None:
             return False
         try:
             self._check_version(name, version)
@@ -256,7 +258,7 @@ class DataPlane:
         try:
             return await self._manage("ModelStatistics", request, timeout_s, name, version)
         except InvalidArgument as error:  # the engine's answer to names it does not know, in this call only
-            raise self._unserved(name) or self._unknown_model(name, version) from error
+            raise self._unserved(name, version) or self._unknown_model(name, version) from error
 
     async def index(self, ready_only: bool, timeout_s: float | None = None) -> Any:
         """``RepositoryIndexResponse``: the engine's models, corrected by what is not served."""

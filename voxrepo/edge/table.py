@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -50,10 +50,11 @@ class VoiceEntry(StrictModel):
 
 
 class Problem(StrictModel):
-    """A model that is in the repository but not served, and why."""
+    """A model that is in the repository but not served, and why; with a version, only that one is not."""
 
     model: str
     reason: str
+    version: str = ""
 
 
 class EdgeTable(StrictModel):
@@ -66,10 +67,12 @@ class EdgeTable(StrictModel):
         loading: models that are about to be served.
         engine_calls: calls at a time that keep a model's instances busy; more wait at the edge.
         problems: what is not served, and why.
+        device: what graphs with ``device: npu`` run on; ``cpu`` if such graphs are refused.
     """
 
     generation: Annotated[int, Field(ge=0)]
     ready: bool = True
+    device: Literal["cpu", "npu", "emulator"] = "cpu"
     voices: dict[str, VoiceEntry] = Field(default_factory=dict)
     loading: list[str] = Field(default_factory=list)
     engine_calls: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)

@@ -53,10 +53,13 @@ def correct_index(index: Any, table: EdgeTable, *, ready_only: bool) -> None:
     The engine has not seen what was refused before it loaded, and holds a voice for ready before it has spoken.
     """
     unserved = dict.fromkeys(table.loading, ("LOADING", ""))
-    unserved |= {problem.model: ("UNAVAILABLE", problem.reason) for problem in table.problems}
+    unserved |= {problem.model: ("UNAVAILABLE", problem.reason) for problem in table.problems if not problem.version}
     for name, (state, reason) in unserved.items():
         for entry in [entry for entry in index.models if entry.name == name] or [index.models.add(name=name)]:
             entry.state, entry.reason = state, reason
+    for problem in table.problems:
+        if problem.version:
+            index.models.add(name=problem.model, version=problem.version, state="UNAVAILABLE", reason=problem.reason)
     if ready_only:
         ready = [entry for entry in index.models if entry.state == "READY"]
         del index.models[:]

@@ -14,6 +14,14 @@ from voxrepo.engine.workspace import Workspace
 TOKEN_HEADER = "triton-access-token"  # noqa: S105  the name of a header
 COSTS_FOLDER_VARIABLE = "VOXREPO_COSTS_DIR"
 """Read by the backend ``ascend_om``; instances of a model must use the same measured costs."""
+DEVICE_VARIABLES = (
+    "VOXREPO_DEVICE",
+    "VOXREPO_WORKER_PYTHON",
+    "VOXREPO_EMULATOR_DIR",
+    "VOXREPO_EMULATOR_SETTINGS",
+)
+"""Tell the backend what graphs for an NPU run on."""
+WORKER_LIBRARIES_VARIABLE = "VOXREPO_WORKER_LD_LIBRARY_PATH"
 RESTRICTED_APIS = "inference,shared-memory,model-repository,statistics,trace,logging"
 
 
@@ -77,12 +85,25 @@ def engine_command(
 
 
 def engine_environment(
-    binary: EngineBinary, base: Mapping[str, str] = os.environ, *, costs_folder: Path | None = None
+    binary: EngineBinary,
+    base: Mapping[str, str] = os.environ,
+    *,
+    costs_folder: Path | None = None,
+    device: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Environment of the engine: this Python first in ``PATH`` (stubs find their packages through it), libraries
     of the wheel and of Python in ``LD_LIBRARY_PATH``, and where instances share what they measure.
+
+    Args:
+        binary: the engine.
+        base: environment to start from; what it says of devices is dropped, as that is decided by the caller.
+        costs_folder: where instances share what they measure.
+        device: variables for stubs and device workers.
     """
-    environment = dict(base)
+    environment = {name: value for name, value in base.items() if name not in DEVICE_VARIABLES}
+    environment |= device or {}
+    # device workers get the operator's own libraries, such as CANN's, without the engine's
+    environment[WORKER_LIBRARIES_VARIABLE] = base.get("LD_LIBRARY_PATH", "")
     here = Path(sys.executable).parent
     environment["PATH"] = os.pathsep.join([str(here), base.get("PATH", os.defpath)])
     libraries = [*map(str, binary.library_dirs), base.get("LD_LIBRARY_PATH", "")]

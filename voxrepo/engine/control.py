@@ -10,6 +10,8 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 import tritonclient.grpc as triton
+from google.protobuf import json_format
+from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.utils import InferenceServerException
 
 from voxrepo.repository.voice import VoiceSpec
@@ -63,14 +65,20 @@ class EngineControl:
                 raise Unavailable(f"the engine did not answer within {timeout_s:g} s; its log says why")
             time.sleep(0.05)
 
-    def load(self, model: str) -> None:
+    def load(self, model: str, config: ModelConfig | None = None) -> None:
         """Load a model and make sure that it is ready: the engine answers 200 to a load that did nothing.
+
+        Args:
+            model: its name.
+            config: the whole configuration, instead of what is on disk. It replaces that, and the engine keeps it
+                until what is on disk changes; a load after an unload or a restart must bring it again.
 
         Raises:
             Unavailable: it did not load; the text is the engine's reason.
         """
+        text = None if config is None else json_format.MessageToJson(config, preserving_proto_field_name=True)
         try:
-            self._client.load_model(model, client_timeout=LOAD_TIMEOUT_S)
+            self._client.load_model(model, config=text, client_timeout=LOAD_TIMEOUT_S)
             ready = self._client.is_model_ready(model, client_timeout=5.0)
         except InferenceServerException as error:
             raise Unavailable(_reason(error, model)) from error

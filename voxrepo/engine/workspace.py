@@ -124,7 +124,11 @@ class Workspace:
                 if (backend / "model.py").is_file():
                     (self.backends / backend.name).symlink_to(backend)
             for link, target in zip(self.repositories, (layout.model_repository, layout.ensembles), strict=True):
-                link.symlink_to(target)
+                if target.is_dir():
+                    link.symlink_to(target)
+                else:
+                    # the engine never gets ready without one, and a root may hold only voices or only other models
+                    link.mkdir()
         except OSError as error:
             raise ConfigError(f"cannot be built: {error.strerror}", file=self.path) from error
 

@@ -9,8 +9,11 @@ from voxrepo_contract.errors import ConfigError
 EXTRA = "convert"
 
 
-def require_onnx() -> None:
+def require_onnx(purpose: str = "importing a voice") -> None:
     """Check that ``onnx`` can be imported.
+
+    Args:
+        purpose: what it is needed for, for the message.
 
     Raises:
         ConfigError: naming the extra to install, or why an installed ``onnx`` does not import.
@@ -19,7 +22,7 @@ def require_onnx() -> None:
     try:
         importlib.import_module("onnx")
     except ModuleNotFoundError as error:
-        raise ConfigError(f"importing a voice needs the package {error.name or 'onnx'!r}; {advice}") from error
+        raise ConfigError(f"{purpose} needs the package {error.name or 'onnx'!r}; {advice}") from error
     except Exception as error:
         # an onnx beside an ml_dtypes too old for it raises AttributeError while it is imported
         raise ConfigError(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
+DEVICES = ("cpu", "npu", "emulator")
 DURATION_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -19,6 +20,7 @@ class EdgeMetrics:
         in_flight: requests whose callers wait.
         audio_seconds: audio handed out, by model.
         text_chars: characters of the texts spoken, by model.
+        device: 1 for what graphs for an NPU run on, 0 for everything else.
         engine_metrics_up: 1 if the engine's own metrics could be read at the last scrape.
     """
 
@@ -55,6 +57,12 @@ class EdgeMetrics:
         self.text_chars = Counter(
             "voxrepo_text_chars_total", "Characters of text answered.", ["model"], registry=self.registry
         )
+        self.device = Gauge(
+            "voxrepo_device",
+            "1 for what graphs with device: npu run on (npu or emulator; cpu: they are refused).",
+            ["device"],
+            registry=self.registry,
+        )
         self.engine_metrics_up = Gauge(
             "voxrepo_engine_metrics_up",
             "1 if the engine's metrics could be read at this scrape.",
@@ -68,6 +76,11 @@ class EdgeMetrics:
         self.engine_calls.set_function(running)
         self.draining.set_function(draining)
         self.waiting.set_function(waiting)
+
+    def set_device(self, device: str) -> None:
+        """Say what graphs with ``device: npu`` run on."""
+        for name in DEVICES:
+            self.device.labels(device=name).set(name == device)
 
     def render(self) -> bytes:
         """The series in Prometheus' text format."""

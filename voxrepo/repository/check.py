@@ -16,9 +16,12 @@ from typing import Literal
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from voxrepo.repository.foreign import BACKEND
+from voxrepo.repository.graph_model import CheckedModel, check_graph_model, served_versions, versions_of
 from voxrepo.repository.layout import CONFIG_FILE, Layout
 from voxrepo.repository.voice import VoiceSpec, read_voice
 from voxrepo_contract.errors import ConfigError
+from voxrepo_contract.foreign import OM_FILE, ONNX_FILE
 from voxrepo_contract.names import VOICE_STAGES, is_model_name, is_version_name, stage_model_name
 from voxrepo_contract.stage import STAGE_FILE, AnyStage, Interface, TextFrontendStage, read_stage, verify_files
 
@@ -34,11 +37,17 @@ _LOOKS_LIKE_VERSION = re.compile(r"\A-?[0-9]")
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a model is not served."""
+    """Why a model, or one version of it, is not served."""
 
     model: str
     kind: Literal["voice", "model"]
     reason: str
+    version: int | None = None
+
+    @property
+    def subject(self) -> str:
+        """What it is about, for messages."""
+        return self.model if self.version is None else f"{self.model} version {self.version}"
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,10 @@ class CheckedVoice:
         assert channels is not None
         return channels
 
+    def is_on_npu(self, stage: str) -> bool:
+        """Whether a graph of the stage asks for an NPU."""
+        return any(graph.device == "npu" for graph in self.stages[stage].graphs.values())
+
 
 @dataclass
 class Inventory:
@@ -62,12 +75,16 @@ class Inventory:
 
     Attributes:
         voices: sound voices by name.
-        models: sound models by name that belong to no voice.
+        models: configurations of sound models by name that belong to no voice.
+        completed: those of them whose configuration is not what is on disk, so that the engine must be handed it.
+        versions: versions of each model that are served.
         problems: everything that is not served, with the reason.
     """
 
     voices: dict[str, CheckedVoice] = field(default_factory=dict)
     models: dict[str, ModelConfig] = field(default_factory=dict)
+    completed: set[str] = field(default_factory=set)
+    versions: dict[str, tuple[int, ...]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -174,8 +191,10 @@ def check_voice(layout: Layout, name: str) -> CheckedVoice:
     return CheckedVoice(spec, stages)
 
 
-def check_model(model_dir: Path) -> ModelConfig:
+def check_model(model_dir: Path, cores: int = 1) -> CheckedModel:
     """Check a model that belongs to no voice: its name, versions, configuration and, for ``ascend_om``, its files.
+
+    A model of ``ascend_om`` needs no configuration, or only the part that it cares about: the rest is completed.
 
     Raises:
         ConfigError: what is wrong, and where.
@@ -185,26 +204,41 @@ def check_model(model_dir: Path) -> ModelConfig:
             "a model's name may hold letters, digits, '_', '-' and '.' only; rename the folder", file=model_dir
         )
     check_version_names(model_dir)
-    config = read_config(model_dir / CONFIG_FILE)
+    file = model_dir / CONFIG_FILE
+    has_graph = holds_graph(model_dir)
+    if has_graph and not file.exists() and not file.is_symlink():
+        config, text = ModelConfig(), ""
+    else:
+        config, text = read_config(file)
     if config.name and config.name != model_dir.name:
         raise ConfigError(
             f"name: is {config.name!r} in a folder named {model_dir.name!r}; make them equal",
-            file=model_dir / CONFIG_FILE,
+            file=file,
         )
-    versions = [entry for entry in model_dir.iterdir() if entry.is_dir() and is_version_name(entry.name)]
+    versions = versions_of(model_dir)
     if not versions:
         raise ConfigError("the model has no version directory (a folder named 1, 2, ...)", file=model_dir)
-    for version_dir in versions:
-        if config.backend == "ascend_om":
-            verify_files(version_dir, read_stage(version_dir))
-        elif config.backend == "python" and not (version_dir / (config.default_model_filename or MODEL_FILE)).is_file():
+    if config.backend == BACKEND or (has_graph and config.backend != "python" and config.platform != "ensemble"):
+        return check_graph_model(model_dir, config, text, cores)
+    for version in versions:
+        code = model_dir / str(version) / (config.default_model_filename or MODEL_FILE)
+        if config.backend == "python" and not code.is_file():
             # the engine waits for ever for a model.py that is not there
-            raise ConfigError("the file is missing", file=version_dir / (config.default_model_filename or MODEL_FILE))
-    return config
+            raise ConfigError("the file is missing", file=code)
+    return CheckedModel(config, versions=tuple(served_versions(config, versions, file)))
 
 
-def read_config(file: Path) -> ModelConfig:
-    """Parse a ``config.pbtxt``.
+def holds_graph(model_dir: Path) -> bool:
+    """Whether a version holds a graph file, or says in a ``stage.yaml`` which file is one."""
+    return any(
+        (model_dir / str(version) / name).exists() or (model_dir / str(version) / name).is_symlink()
+        for version in versions_of(model_dir)
+        for name in (STAGE_FILE, ONNX_FILE, OM_FILE)
+    )
+
+
+def read_config(file: Path) -> tuple[ModelConfig, str]:
+    """Parse a ``config.pbtxt``; returns what it says and its text.
 
     Raises:
         ConfigError: it is missing, not UTF-8, or not a model configuration; with the line.
@@ -218,17 +252,18 @@ def read_config(file: Path) -> ModelConfig:
     if text.startswith("\ufeff"):
         raise ConfigError("starts with a byte order mark, which the engine cannot read; save it without", file=file)
     try:
-        return text_format.Parse(text, ModelConfig())
+        return text_format.Parse(text, ModelConfig()), text
     except text_format.ParseError as error:
         raise ConfigError(f"not a model configuration: {error}", file=file, line=error.GetLine()) from error
 
 
-def take_inventory(layout: Layout, progress: Callable[[str], None] = lambda name: None) -> Inventory:
+def take_inventory(layout: Layout, progress: Callable[[str], None] = lambda name: None, cores: int = 1) -> Inventory:
     """Check everything under a root.
 
     Args:
         layout: of the root.
         progress: called with the name of each voice and model before it is checked.
+        cores: usable cores of this machine, for what configurations leave to us.
     """
     inventory = Inventory()
     owned: set[str] = set()
@@ -247,9 +282,17 @@ def take_inventory(layout: Layout, progress: Callable[[str], None] = lambda name
                 continue
             progress(model_dir.name)
             try:
-                inventory.models[model_dir.name] = check_model(model_dir)
+                checked = check_model(model_dir, cores)
             except (ConfigError, OSError) as error:
                 inventory.problems.append(_problem(model_dir.name, "model", error))
+                continue
+            inventory.models[model_dir.name] = checked.config
+            inventory.versions[model_dir.name] = checked.versions
+            if checked.is_completed:
+                inventory.completed.add(model_dir.name)
+            inventory.problems += [
+                Problem(model_dir.name, "model", _printable(reason), version) for version, reason in checked.left_out
+            ]
     return inventory
 
 

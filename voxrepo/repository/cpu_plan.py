@@ -27,14 +27,24 @@ class Parallelism:
     threads: int
 
 
-def plan_cpu(stage: str, settings: StageSettings, cores: int) -> Parallelism:
-    """Resolve ``auto`` in a stage's settings for a machine with ``cores`` usable cores."""
+def plan_cpu(stage: str, settings: StageSettings, cores: int, *, on_npu: bool = False) -> Parallelism:
+    """Resolve ``auto`` in a stage's settings for a machine with ``cores`` usable cores.
+
+    Args:
+        stage: its name.
+        settings: from ``voice.yaml``.
+        cores: usable cores of this machine.
+        on_npu: whether a graph of the stage runs on an NPU: then an instance for each device, since a device runs
+            one call after the other.
+    """
     if settings.threads != "auto":
         threads = settings.threads
     else:
         threads = THREADS_PER_INSTANCE
     if settings.instances != "auto":
         instances = settings.instances
+    elif on_npu:
+        instances = max(1, len(settings.device_ids))
     else:
         instances = max(1, cores // 8) if stage == "text_frontend" else max(1, cores // threads)
     return Parallelism(instances, threads)

@@ -54,6 +54,19 @@ class Layout:
         return sorted(folder.name for folder in self.ensembles.iterdir() if (folder / VOICE_FILE).is_file())
 
 
+def emulator_folder() -> Path:
+    """The folder to put on a Python's path for ``import acl`` to give the emulator: in the wheel, else the source tree.
+
+    Raises:
+        FileNotFoundError: neither is there.
+    """
+    package = Path(voxrepo.__file__).parent
+    for candidate in (package / "_emulator", package.parent / "emulator"):
+        if (candidate / "acl" / "__init__.py").is_file():
+            return candidate
+    raise FileNotFoundError("the emulator is missing from this installation of voxrepo; install it again")
+
+
 def backends_folder() -> Path:
     """The backends that belong to this installation: in the wheel, else in the source tree.
 

@@ -20,7 +20,9 @@ def rendered_configs(layout: Layout, voice: CheckedVoice, cores: int) -> dict[Pa
     spec = voice.spec
     files = {
         layout.model_repository / stage_model_name(spec.voice, stage) / CONFIG_FILE: render(
-            stage_config(spec.voice, stage, settings, channels=voice.channels, cores=cores)
+            stage_config(
+                spec.voice, stage, settings, channels=voice.channels, cores=cores, on_npu=voice.is_on_npu(stage)
+            )
         )
         for stage, settings in spec.stages.items()
     }

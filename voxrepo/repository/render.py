@@ -41,7 +41,9 @@ def _add_output(config: ModelConfig, spec: TensorSpec) -> None:
     config.output.add(name=spec.name, data_type=_triton_type(spec.dtype), dims=spec.dims)
 
 
-def stage_config(voice: str, stage: str, settings: StageSettings, *, channels: int, cores: int) -> ModelConfig:
+def stage_config(
+    voice: str, stage: str, settings: StageSettings, *, channels: int, cores: int, on_npu: bool = False
+) -> ModelConfig:
     """Configuration of the model that serves one stage.
 
     Args:
@@ -50,8 +52,9 @@ def stage_config(voice: str, stage: str, settings: StageSettings, *, channels: i
         settings: from ``voice.yaml``.
         channels: C of ``features``.
         cores: usable cores of this machine, for ``auto``.
+        on_npu: whether a graph of the stage asks for an NPU.
     """
-    parallelism = plan_cpu(stage, settings, cores)
+    parallelism = plan_cpu(stage, settings, cores, on_npu=on_npu)
     config = ModelConfig(
         name=stage_model_name(voice, stage), backend=BACKENDS[stage], max_batch_size=settings.max_batch_size
     )
@@ -74,6 +77,8 @@ def stage_config(voice: str, stage: str, settings: StageSettings, *, channels: i
     policy.max_queue_size = settings.max_queue_size
     config.parameters["threads"].string_value = str(parallelism.threads)
     config.parameters["unit_batch"].string_value = str(settings.unit_batch)
+    if settings.device_ids:
+        config.parameters["device_ids"].string_value = ";".join(map(str, settings.device_ids))
     return config
 
 

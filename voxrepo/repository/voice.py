@@ -34,6 +34,7 @@ class StageSettings(StrictModel):
         max_queue_delay_us: how long Triton waits for a batch to fill.
         max_queue_size: requests that may wait; the next one is rejected at once (UNAVAILABLE, HTTP 503).
         queue_timeout_ms: requests that waited longer are rejected; 0 means no limit.
+        device_ids: NPUs for graphs with ``device: npu``, taken by the instances in turn; none means device 0.
     """
 
     version: Annotated[int, Field(ge=1, le=999_999_999)]
@@ -44,6 +45,7 @@ class StageSettings(StrictModel):
     max_queue_delay_us: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     max_queue_size: Annotated[int, Field(ge=1, le=100_000)] = 256
     queue_timeout_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
+    device_ids: list[Annotated[int, Field(ge=0, le=1023)]] = Field(default_factory=list, max_length=1024)
 
 
 class Stages(StrictModel):

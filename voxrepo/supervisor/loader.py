@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -14,10 +15,24 @@ from voxrepo.engine.control import EngineControl
 from voxrepo.repository.check import Inventory
 from voxrepo.repository.render import stage_config
 from voxrepo.repository.voice import VoiceSpec
+from voxrepo.supervisor.device import Device
 from voxrepo.supervisor.state import ModelStatus
-from voxrepo_contract.errors import VoxrepoError
+from voxrepo_contract.errors import Unavailable, VoxrepoError
 
 LOADS_AT_ONCE = 8
+ENGINE_END_WAIT_S = 5.0
+
+
+class EngineEnded(Unavailable):
+    """The engine ended while it loaded something.
+
+    Attributes:
+        names: voices and models that it was loading then; one of them is to blame, if it is not chance.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+        super().__init__(f"the engine ended while it loaded {', '.join(self.names)}")
 
 
 def initial_statuses(inventory: Inventory) -> dict[str, ModelStatus]:
@@ -26,42 +41,86 @@ def initial_statuses(inventory: Inventory) -> dict[str, ModelStatus]:
         name: ModelStatus(name=name, kind="voice", state="loading", versions=voice.spec.versions)
         for name, voice in inventory.voices.items()
     }
-    statuses |= {name: ModelStatus(name=name, kind="model", state="loading") for name in inventory.models}
+    for name in inventory.models:
+        left_out = {p.version: p.reason for p in inventory.problems if p.model == name and p.version is not None}
+        served = list(inventory.versions.get(name, ()))
+        statuses[name] = ModelStatus(name=name, kind="model", state="loading", served=served, left_out=left_out)
     for problem in inventory.problems:
-        statuses[problem.model] = ModelStatus(
-            name=problem.model, kind=problem.kind, state="failed", reason=problem.reason
-        )
+        if problem.version is None:
+            statuses[problem.model] = ModelStatus(
+                name=problem.model, kind=problem.kind, state="failed", reason=problem.reason
+            )
     return statuses
 
 
 def load_everything(
-    target: str, inventory: Inventory, changed: Callable[[ModelStatus], None] = lambda status: None
+    target: str,
+    inventory: Inventory,
+    changed: Callable[[ModelStatus], None] = lambda status: None,
+    *,
+    suspects: Collection[str] = (),
+    is_running: Callable[[], bool] = lambda: True,
 ) -> dict[str, ModelStatus]:
     """Load all sound voices and models. A failure concerns its own model only.
+
+    Voices come first, other models after them, and suspects last, each alone.
 
     Args:
         target: the engine's gRPC address.
         inventory: of the repository.
         changed: called for each model as soon as its state is known.
+        suspects: voices and models of which one may have ended the engine before.
+        is_running: whether the engine still does.
+
+    Raises:
+        EngineEnded: it does not.
     """
     statuses = initial_statuses(inventory)
-    stages = [model for voice in inventory.voices.values() for model in voice.spec.stage_models().values()]
+    loading = [name for name, status in statuses.items() if status.state == "loading"]
+    trusted = [name for name in loading if name not in suspects]
+    groups = [[name for name in trusted if statuses[name].kind == kind] for kind in ("voice", "model")]
+    groups += [[name] for name in loading if name in suspects]
     with EngineControl(target) as control, ThreadPoolExecutor(LOADS_AT_ONCE) as pool:
-        failures = dict(zip(stages, pool.map(lambda model: _try(lambda: control.load(model)), stages), strict=True))
-
-        def settle(name: str) -> ModelStatus:
-            status = statuses[name]
-            if status.kind == "model":
-                reason = _try(lambda: control.load(name))
-            else:
-                reason = _bring_up_voice(control, inventory.voices[name].spec, failures)
-            return status.model_copy(update={"state": "failed" if reason else "ready", "reason": reason or ""})
-
-        loading = [name for name, status in statuses.items() if status.state == "loading"]
-        for status in pool.map(settle, loading):
-            statuses[status.name] = status
-            changed(status)
+        for group in groups:
+            for status in _load_group(control, pool, inventory, [statuses[name] for name in group]):
+                statuses[status.name] = status
+                if status.state == "ready":
+                    changed(status)
+            failed = [name for name in group if statuses[name].state == "failed"]
+            if failed and _has_ended(control, is_running):
+                raise EngineEnded(failed)
+            for name in failed:
+                changed(statuses[name])
     return statuses
+
+
+def _has_ended(control: EngineControl, is_running: Callable[[], bool]) -> bool:
+    if control.is_live():
+        return False
+    # its socket closes a moment before the process is gone
+    end = time.monotonic() + ENGINE_END_WAIT_S
+    while is_running() and time.monotonic() < end:
+        time.sleep(0.05)
+    return not is_running()
+
+
+def _load_group(
+    control: EngineControl, pool: ThreadPoolExecutor, inventory: Inventory, group: Sequence[ModelStatus]
+) -> Iterator[ModelStatus]:
+    voices = [inventory.voices[status.name].spec for status in group if status.kind == "voice"]
+    stages = [model for spec in voices for model in spec.stage_models().values()]
+    failures = dict(zip(stages, pool.map(lambda model: _try(lambda: control.load(model)), stages), strict=True))
+
+    def settle(status: ModelStatus) -> ModelStatus:
+        if status.kind == "model":
+            # the engine reads what is on disk unless it is handed something else
+            config = inventory.models[status.name] if status.name in inventory.completed else None
+            reason = _try(lambda: control.load(status.name, config))
+        else:
+            reason = _bring_up_voice(control, inventory.voices[status.name].spec, failures)
+        return status.model_copy(update={"state": "failed" if reason else "ready", "reason": reason or ""})
+
+    return pool.map(settle, group)
 
 
 def _bring_up_voice(control: EngineControl, spec: VoiceSpec, failures: dict[str, str | None]) -> str | None:
@@ -92,13 +151,23 @@ def _try(action: Callable[[], object]) -> str | None:
 
 
 def edge_table(
-    generation: int, inventory: Inventory, statuses: Iterable[ModelStatus], *, ready: bool, cores: int
+    generation: int,
+    inventory: Inventory,
+    statuses: Iterable[ModelStatus],
+    *,
+    ready: bool,
+    cores: int,
+    device: Device = "cpu",
 ) -> EdgeTable:
     """The table for the edge: voices that are ready, and why others are not."""
     voices = {}
     loading: list[str] = []
     problems = []
     for status in statuses:
+        problems += [
+            TableProblem(model=status.name, version=str(version), reason=reason)
+            for version, reason in status.left_out.items()
+        ]
         if status.state == "failed":
             problems.append(TableProblem(model=status.name, reason=status.reason))
         elif status.state == "loading":
@@ -112,6 +181,7 @@ def edge_table(
         loading=loading,
         engine_calls=engine_calls(inventory, cores),
         problems=problems,
+        device=device,
     )
 
 
@@ -123,7 +193,9 @@ def engine_calls(inventory: Inventory, cores: int) -> dict[str, int]:
     calls = {name: _busy_calls(config) for name, config in inventory.models.items()}
     for name, voice in inventory.voices.items():
         for stage, settings in voice.spec.stages.items():
-            config = stage_config(name, stage, settings, channels=voice.channels, cores=cores)
+            config = stage_config(
+                name, stage, settings, channels=voice.channels, cores=cores, on_npu=voice.is_on_npu(stage)
+            )
             calls[config.name] = _busy_calls(config)
             calls[name] = calls.get(name, 0) + calls[config.name]
     return calls

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from voxrepo.repository.layout import Layout
+from voxrepo.supervisor.device import Asked
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,9 @@ class ServeOptions:
         drain_timeout_s: time for requests in flight at shut-down.
         callables: open the engine's HTTP door on loopback for PyTriton's ``RemoteTriton``.
         log_text: write the texts of requests to the edge's log.
+        device: what graphs with ``device: npu`` shall run on.
+        worker_python: Python of device workers; this one if not given.
+        emulator_settings: JSON file with settings of the emulator.
     """
 
     layout: Layout
@@ -33,3 +37,6 @@ class ServeOptions:
     drain_timeout_s: float = 30.0
     callables: bool = False
     log_text: bool = False
+    device: Asked = "auto"
+    worker_python: Path | None = None
+    emulator_settings: Path | None = None

@@ -13,7 +13,6 @@ import logging
 import os
 import secrets
 import signal
-import socket
 import time
 from collections.abc import Callable
 from types import FrameType
@@ -30,9 +29,12 @@ from voxrepo.repository.check import Inventory, Problem, take_inventory
 from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.publish import publish_configs
 from voxrepo.supervisor.child import Child
-from voxrepo.supervisor.loader import edge_table, initial_statuses, load_everything
+from voxrepo.supervisor.device import choose_device, prepare_emulator
+from voxrepo.supervisor.loader import EngineEnded, edge_table, initial_statuses, load_everything
 from voxrepo.supervisor.options import ServeOptions
+from voxrepo.supervisor.ports import free_port, is_free
 from voxrepo.supervisor.state import ModelStatus, Phase, ServerState, StateFolder, remove_quietly
+from voxrepo.supervisor.suspects import Suspects
 from voxrepo.supervisor.tablefile import TableFile
 from voxrepo.supervisor.tending import Tending
 from voxrepo_contract.errors import ConfigError, Unavailable, VoxrepoError
@@ -55,7 +57,7 @@ class Server:
         on_change: told about every change of state, for whoever watches.
 
     Raises:
-        ConfigError: there is no engine.
+        ConfigError: there is no engine, or not the device that was asked for.
     """
 
     def __init__(self, options: ServeOptions, on_change: Callable[[ServerState], None] = lambda state: None) -> None:
@@ -70,8 +72,10 @@ class Server:
         self._table = TableFile(self._folder.table_file)
         self._stop_signals = 0
         self._edge_ports: tuple[int, int, int] = (options.http_port, options.grpc_port, options.metrics_port)
-        self._engine_metrics_port = _free_port()
+        self._engine_metrics_port = free_port()
         self._remote: RemoteControl | None = None
+        self._suspects = Suspects()
+        self._device = choose_device(options.device, worker_python=options.worker_python)
         self.state = ServerState(pid=os.getpid(), started_at=psutil.Process().create_time(), phase="starting")
 
     def run(self) -> int:
@@ -120,10 +124,16 @@ class Server:
             phase="starting",
             log_folder=str(self._folder.logs),
             engine=self._binary.source,
+            device=self._device.device,
+            device_label=self._device.label,
+        )
+        log.log(logging.WARNING if self._device.device == "emulator" else logging.INFO, "device %s", self._device.label)
+        self._device = prepare_emulator(
+            self._device, self._options.emulator_settings, self._folder.path, self._folder.logs / "emulator"
         )
         self._check_repository()
         if self._options.callables:
-            self._remote = RemoteControl(_free_port(), secrets.token_urlsafe(24))
+            self._remote = RemoteControl(free_port(), secrets.token_urlsafe(24))
             self._write_token(self._remote.token)
             self._update(
                 callables_url=f"http://127.0.0.1:{self._remote.port}",
@@ -139,7 +149,7 @@ class Server:
 
     def _check_repository(self) -> None:
         layout = self._options.layout
-        inventory = take_inventory(layout, lambda name: log.info("checking %s", name))
+        inventory = take_inventory(layout, lambda name: log.info("checking %s", name), usable_cores())
         for name, voice in list(inventory.voices.items()):
             try:
                 for file in publish_configs(layout, voice, usable_cores()):
@@ -148,7 +158,7 @@ class Server:
                 del inventory.voices[name]
                 inventory.problems.append(Problem(name, "voice", error.message))
         for problem in inventory.problems:
-            log.error("%s is not served: %s", problem.model, problem.reason)
+            log.error("%s is not served: %s", problem.subject, problem.reason)
         if not (inventory.voices or inventory.models or inventory.problems or self._options.callables):
             raise ConfigError(
                 f"nothing to serve in {layout.root}: neither ensembles/<voice>/voice.yaml nor "
@@ -231,14 +241,30 @@ class Server:
             "engine",
             command,
             self._folder.logs / "engine.log",
-            engine_environment(self._binary, os.environ, costs_folder=self._options.layout.state / "costs"),
+            engine_environment(
+                self._binary,
+                os.environ,
+                costs_folder=self._options.layout.state / "costs",
+                device=self._device.environment(),
+            ),
         )
         self._update(engine_pid=self._engine.pid)
         with EngineControl(self._workspace.grpc_target) as control:
             control.wait_live(ENGINE_START_TIMEOUT_S, lambda: self._child_runs_on(self._engine))
         if self._stop_signals:
             return
-        statuses = load_everything(self._workspace.grpc_target, self._inventory, self._log_status)
+        try:
+            statuses = load_everything(
+                self._workspace.grpc_target,
+                self._inventory,
+                self._log_status,
+                suspects=self._suspects.names,
+                is_running=lambda: self._child_runs_on(self._engine),
+            )
+        except EngineEnded as error:
+            if not self._stop_signals:
+                self._suspects.blame(error, self._inventory)
+            return
         close_to_others(self._workspace)
         if self._stop_signals:  # which killed the engine: that nothing has loaded says nothing
             return
@@ -250,7 +276,7 @@ class Server:
     def _phase_of_models(self) -> Phase:
         if any(status.state == "loading" for status in self.state.models):
             return "loading"
-        return "ready" if all(status.state == "ready" for status in self.state.models) else "degraded"
+        return "ready" if all(status.is_whole for status in self.state.models) else "degraded"
 
     def _child_runs_on(self, child: Child | None) -> bool:
         return child is not None and child.is_running() and not self._stop_signals
@@ -293,8 +319,8 @@ class Server:
             self._engine.kill()
         # the edge names the engine's socket on its command line and must live on
         sweep(self._workspace, spare={self._edge.pid} if self._edge else set())
-        if not _is_free(self._engine_metrics_port):
-            self._engine_metrics_port = _free_port()
+        if not is_free(self._engine_metrics_port):
+            self._engine_metrics_port = free_port()
             if self._edge is not None:
                 self._edge.stop(ENGINE_EXIT_MARGIN_S)  # it comes back with the new port
         self._start_engine()
@@ -319,7 +345,16 @@ class Server:
 
     def _publish(self, ready: bool = False) -> None:
         generation = self._table.generation + 1
-        self._table.put(edge_table(generation, self._inventory, self.state.models, ready=ready, cores=usable_cores()))
+        self._table.put(
+            edge_table(
+                generation,
+                self._inventory,
+                self.state.models,
+                ready=ready,
+                cores=usable_cores(),
+                device=self._device.device,
+            )
+        )
 
     def _update(self, phase: Phase | None = None, **changes: object) -> None:
         if phase is not None:
@@ -332,19 +367,3 @@ class Server:
             log.error("the state could not be written: %s", error)
         with contextlib.suppress(OSError):  # nor must one under the file that takes this process's output
             self._on_change(self.state)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

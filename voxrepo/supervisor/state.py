@@ -20,13 +20,34 @@ Phase = Literal["starting", "loading", "ready", "degraded", "draining", "stopped
 
 
 class ModelStatus(BaseModel):
-    """One voice or model as the server sees it."""
+    """One voice or model as the server sees it.
+
+    Attributes:
+        versions: version of each stage of a voice.
+        served: versions of a model.
+        left_out: versions of a model that should be served and are not, with the reason; others of it may be.
+    """
 
     name: str
     kind: Literal["voice", "model"]
     state: Literal["loading", "ready", "failed"]
     versions: dict[str, int] = Field(default_factory=dict)
     reason: str = ""
+    served: list[int] = Field(default_factory=list)
+    left_out: dict[int, str] = Field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is served that should be."""
+        return self.state == "ready" and not self.left_out
+
+    @property
+    def complaints(self) -> list[str]:
+        """What is not served of it, and why, as sentences."""
+        whole = [f"{self.name} is not served: {self.reason}"] if self.reason else []
+        return whole + [
+            f"{self.name} version {version} is not served: {reason}" for version, reason in self.left_out.items()
+        ]
 
 
 class ServerState(BaseModel):
@@ -39,6 +60,8 @@ class ServerState(BaseModel):
     grpc_url: str = ""
     metrics_url: str = ""
     engine: str = ""
+    device: str = "cpu"
+    device_label: str = ""
     engine_pid: int | None = None
     engine_restarts: int = 0
     edge_pid: int | None = None

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 
+from om_backend.device.description import GraphDescription
 from om_backend.runtime import Array, Arrays, RuntimeSettings
-from voxrepo_contract.errors import ConfigError, Internal
+from voxrepo_contract.errors import ConfigError, Internal, InvalidArgument
+from voxrepo_contract.onnx_tensors import read_onnx_tensors
 from voxrepo_contract.stage import GraphSpec
 
 _DTYPES = {
@@ -16,8 +18,12 @@ _DTYPES = {
     "tensor(int8)": "INT8",
     "tensor(uint8)": "UINT8",
     "tensor(int16)": "INT16",
+    "tensor(uint16)": "UINT16",
     "tensor(int32)": "INT32",
+    "tensor(uint32)": "UINT32",
     "tensor(int64)": "INT64",
+    "tensor(uint64)": "UINT64",
+    "tensor(string)": "BYTES",
     "tensor(float16)": "FP16",
     "tensor(float)": "FP32",
     "tensor(double)": "FP64",
@@ -48,9 +54,13 @@ class OnnxGraph:
         ConfigError: onnxruntime refuses the file, or its tensors are not those of ``stage.yaml``.
     """
 
+    description: GraphDescription | None = None
+
     def __init__(self, file: Path, spec: GraphSpec, settings: RuntimeSettings) -> None:
         self._file = file
         self._threads = settings.threads
+        self._has_external_data = _has_external_data(file)
+        self._texts = [tensor.name for tensor in spec.inputs if tensor.dtype == "BYTES"]
         self._session = self._open()
         self._outputs = [tensor.name for tensor in spec.outputs]
         for kind, have, want in (
@@ -65,8 +75,10 @@ class OnnxGraph:
     def _open(self) -> ort.InferenceSession:
         providers = [("CPUExecutionProvider", {"arena_extend_strategy": "kSameAsRequested"})]
         try:
-            # bytes, not a path: the stub's interpreter cannot open non-ASCII file names
-            return ort.InferenceSession(self._file.read_bytes(), session_options(self._threads), providers=providers)
+            # bytes, not a path: the stub's interpreter cannot open non-ASCII file names; but what lies beside the
+            # graph is found by its path only
+            source = str(self._file) if self._has_external_data else self._file.read_bytes()
+            return ort.InferenceSession(source, session_options(self._threads), providers=providers)
         except Exception as error:
             raise ConfigError(f"onnxruntime cannot load this graph: {error}", file=self._file) from error
 
@@ -74,11 +86,42 @@ class OnnxGraph:
         """Start with an empty arena; see :class:`om_backend.runtime.Graph`."""
         self._session = self._open()
 
+    def close(self) -> None:
+        """Nothing to give back before the session itself goes."""
+
     def run(self, feeds: Arrays) -> dict[str, Array]:
         """Run the graph; see :class:`om_backend.runtime.Graph`."""
+        feeds = {name: _decoded(name, value) if name in self._texts else value for name, value in feeds.items()}
         try:
-            values = self._session.run(self._outputs, dict(feeds))
+            values = self._session.run(self._outputs, feeds)
         except Exception as error:
             shapes = {name: list(np.shape(value)) for name, value in feeds.items()}
             raise Internal(f"{self._file.name} failed on {shapes}: {error}") from error
-        return dict(zip(self._outputs, values, strict=True))
+        return {name: _encoded(np.asarray(value)) for name, value in zip(self._outputs, values, strict=True)}
+
+
+def _has_external_data(file: Path) -> bool:
+    try:
+        return bool(read_onnx_tensors(file).external_files)
+    except ConfigError:
+        # whatever it is, onnxruntime has the last word on it
+        return False
+
+
+def _decoded(name: str, value: Array) -> Array:
+    """Strings for onnxruntime from the bytes of a request."""
+    texts = np.empty(value.shape, np.object_)
+    try:
+        texts.reshape(-1)[:] = [item.decode() if isinstance(item, bytes) else str(item) for item in value.reshape(-1)]
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"input {name!r} holds text that is not UTF-8") from error
+    return texts
+
+
+def _encoded(value: Array) -> Array:
+    """Bytes for an answer, where onnxruntime gave strings."""
+    if value.dtype.kind not in "OU":
+        return value
+    raw = np.empty(value.shape, np.object_)
+    raw.reshape(-1)[:] = [str(item).encode() for item in value.reshape(-1)]
+    return raw

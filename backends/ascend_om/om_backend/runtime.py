@@ -1,21 +1,28 @@
-"""The one interface behind which every graph runtime stands, and the choice of a runtime for a graph.
+"""The one interface behind which every graph runtime stands, and the loading of a graph into the chosen one.
 
-The choice follows the graph's own ``device`` and file type. It never falls back: a graph that asks for an NPU is
-refused where none works, with the reason.
+The choice follows the graph's own ``device`` and file type and the model's parameter ``runtime``, see
+:mod:`om_backend.choice`. It never falls back: a graph that asks for an NPU is refused where none works, with the
+reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from voxrepo_contract.errors import ConfigError, Unavailable
+from om_backend.choice import ONNX_CPU, choose
+from om_backend.device.description import GraphDescription
+from om_backend.device.settings import Mode
+from voxrepo_contract.errors import ConfigError, Internal
 from voxrepo_contract.stage import GraphSpec
+
+if TYPE_CHECKING:
+    from om_backend.device.client import DeviceWorker
 
 Array = npt.NDArray[np.generic]
 Arrays = Mapping[str, Array]
@@ -25,28 +32,44 @@ NUMPY_DTYPES: dict[str, type[np.generic]] = {
     "INT8": np.int8,
     "UINT8": np.uint8,
     "INT16": np.int16,
+    "UINT16": np.uint16,
     "INT32": np.int32,
+    "UINT32": np.uint32,
     "INT64": np.int64,
+    "UINT64": np.uint64,
     "FP16": np.float16,
     "FP32": np.float32,
     "FP64": np.float64,
+    "BYTES": np.object_,
 }
 """numpy types by Open Inference Protocol name."""
 
 
 class Graph(Protocol):
-    """A loaded graph. Not thread-safe: one caller at a time."""
+    """A loaded graph. Not thread-safe: one caller at a time.
+
+    Attributes:
+        description: what the graph says of itself; ``None`` on a CPU, where any size runs.
+    """
+
+    description: GraphDescription | None
 
     def run(self, feeds: Arrays) -> dict[str, Array]:
-        """Run once. ``feeds`` holds every input by name; returns every output by name.
+        """Run once. ``feeds`` holds every input by name; returns every output by name, in arrays of the caller's.
 
         Raises:
+            InvalidArgument: a shape that the graph does not take.
             Internal: the runtime failed.
+            Unavailable: the device failed or restarts.
         """
         ...
 
     def release_work_memory(self) -> None:
         """Give back memory that grew for shapes that will not come again, such as those of a measurement."""
+        ...
+
+    def close(self) -> None:
+        """Unload; safe to call twice."""
         ...
 
 
@@ -56,28 +79,48 @@ class RuntimeSettings:
 
     Attributes:
         threads: intra-op threads of a CPU graph.
+        runtime: the model's parameter ``runtime``; ``None`` takes the usual one of each file type.
+        mode: what the server was started for (``VOXREPO_DEVICE``).
+        worker: gives the instance's worker for a runtime and a device; ``None`` where graphs run in this process only.
+        options: of device runtimes, as text.
+        loaded: told of each graph that was loaded.
+        max_batch_size: of the model's configuration; 0 if its tensors have no batch axis.
     """
 
     threads: int = 1
+    runtime: str | None = None
+    mode: Mode = "cpu"
+    worker: Callable[[str, str], DeviceWorker] | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    loaded: Callable[[Path, str, Graph], None] | None = None
+    max_batch_size: int = 0
 
 
 def load_graph(version_dir: Path, spec: GraphSpec, settings: RuntimeSettings) -> Graph:
     """Load the graph file of ``spec`` on the device it asks for.
 
     Raises:
-        Unavailable: the graph asks for a device that is not here.
+        Unavailable: the graph asks for a device that is not here, or that does not work.
         ConfigError: the file type is not one this backend runs, or the file does not match its description.
     """
     file = version_dir / spec.file
-    if spec.device == "npu":
-        raise Unavailable(
-            f"{file}: the graph asks for an NPU (device: npu) and this server has no AscendCL runtime; "
-            "serve a version with device: cpu, it is never moved there silently"
-        )
-    if spec.gears:
+    choice = choose(file, spec.device, settings.runtime, settings.mode)
+    if spec.gears and choice.device == "cpu":
         raise ConfigError("gears are for NPU graphs; a graph with device: cpu takes any size, remove them", file=file)
-    if file.suffix != ".onnx":
-        raise ConfigError("device cpu runs .onnx graphs; convert the model or set device: npu", file=file)
-    from om_backend.onnx_cpu import OnnxGraph
+    graph: Graph
+    if choice.runtime == ONNX_CPU:
+        from om_backend.onnx_cpu import OnnxGraph
 
-    return OnnxGraph(file, spec, settings)
+        graph = OnnxGraph(file, spec, settings)
+        where = f"onnxruntime on the CPU, {settings.threads} threads"
+    else:
+        from om_backend.device.worker_graph import WorkerGraph
+
+        if settings.worker is None:
+            raise Internal(f"{file}: runtime {choice.runtime!r} needs a device worker, and none was given")
+        worker = settings.worker(choice.runtime, choice.device)
+        graph = WorkerGraph(worker, file, spec, dict(settings.options))
+        where = worker.name
+    if settings.loaded is not None:
+        settings.loaded(file, where, graph)
+    return graph

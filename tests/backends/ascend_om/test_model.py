@@ -129,7 +129,7 @@ def start(model_file: Any, tmp_path: Path) -> Callable[..., Any]:
         version.mkdir()
         nodes = [helper.make_node("Neg", ["x"], ["y"])]
         place_direct(version, nodes, [("x", "FP32", ["batch", 2])], [("y", "FP32", ["batch", 2])])
-        return initialize(model_file, tmp_path, **parameters)
+        return initialize(model_file, tmp_path, ("x",), **parameters)
 
     return start
 
@@ -284,7 +284,7 @@ def start_on_emulator(model_file: Any, tmp_path: Path, monkeypatch: pytest.Monke
             device="npu",
         )
         write_stage(version, DirectStage(program="direct", stage="model", graphs={"model": spec}))
-        return initialize(model_file, tmp_path, inputs=("x", "scale"), **parameters)
+        return initialize(model_file, tmp_path, ("x", "scale"), **parameters)
 
     return start
 

@@ -1,0 +1,1 @@
+"""Stands for the other product of this name, which has no ``infer``."""

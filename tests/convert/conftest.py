@@ -1,0 +1,7 @@
+"""Conversions that several tests look at."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("onnx", reason="the optional extra 'convert' is not installed")

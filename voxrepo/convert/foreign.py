@@ -1,0 +1,69 @@
+"""Converting any ONNX file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from voxrepo.convert.onnx_graph import graph_inputs, read_onnx
+from voxrepo.convert.plan import ShapeFlags, plan_shapes
+from voxrepo.convert.soc import Soc
+from voxrepo.convert.target import BuildRequest, BuiltGraph, Target
+from voxrepo_contract.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class ConvertedFile:
+    """A converted file."""
+
+    built: BuiltGraph
+    soc: Soc
+    target: str
+
+    def summary(self) -> dict[str, Any]:
+        """Plain values for ``--json``."""
+        built = self.built
+        return {
+            "file": str(built.file),
+            "target": self.target,
+            "soc": self.soc.name,
+            "kind": built.kind,
+            "gears": built.gears,
+            "inputs": [{"name": t.name, "dtype": t.dtype, "dims": list(t.dims)} for t in built.inputs],
+            "outputs": [{"name": t.name, "dtype": t.dtype, "dims": list(t.dims)} for t in built.outputs],
+            "weights_bytes": built.weights_bytes,
+            "work_bytes": built.work_bytes,
+            "unbounded_outputs": built.unbounded_outputs,
+        }
+
+
+def convert_file(
+    source: Path,
+    output: Path,
+    target: Target,
+    soc: Soc,
+    flags: ShapeFlags,
+    *,
+    precision: str,
+    command: str,
+    progress: Callable[[str, float], None] = lambda _message, _share: None,
+) -> ConvertedFile:
+    """Convert one ONNX file; an existing ``output`` is replaced in one step, a failure leaves it as it was.
+
+    Raises:
+        AtcRefusal: the graph, its shapes or the flags are not what the device's compiler takes.
+        ConfigError: a file cannot be read or written.
+    """
+    if output.is_dir() or not output.parent.is_dir():
+        raise ConfigError("cannot be written: give -o the name of a file in a folder that exists", file=output)
+    if output.resolve() == source.resolve():
+        raise ConfigError("is the source itself; give -o another name, ending in .om", file=output)
+    progress(f"reading {source.name}", 0.0)
+    model = read_onnx(source)
+    plan = plan_shapes(graph_inputs(model), flags)
+    request = BuildRequest(source.stem, model, plan, soc, precision, command)
+    built = target.build(request, output, progress)
+    progress("done", 1.0)
+    return ConvertedFile(built, soc, target.name)

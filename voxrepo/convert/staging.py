@@ -1,0 +1,54 @@
+"""New version directories: written beside, synced to disk, moved into place in one step."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from voxrepo.importers.install import STAGING_PREFIX
+from voxrepo_contract.names import is_version_name
+
+
+@contextmanager
+def staging_folder(repository: Path) -> Iterator[Path]:
+    """A folder in ``repository`` that the engine does not see; gone afterwards, with all that was not moved away.
+
+    Folders that a killed process left behind are removed first.
+    """
+    for left in repository.glob(f"{STAGING_PREFIX}*"):
+        pid = left.name.removeprefix(STAGING_PREFIX).split("-")[0]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{STAGING_PREFIX}{os.getpid()}-", dir=repository))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring a folder and its files to disk."""
+    for path in (*folder.iterdir(), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def existing_versions(model_dir: Path) -> list[int]:
+    """Numbers of the version directories of a model, ascending."""
+    if not model_dir.is_dir():
+        return []
+    return sorted(int(entry.name) for entry in model_dir.iterdir() if entry.is_dir() and is_version_name(entry.name))
+
+
+def next_version(model_dir: Path) -> int:
+    """The number after the highest there is."""
+    return max(existing_versions(model_dir), default=0) + 1

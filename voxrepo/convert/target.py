@@ -1,0 +1,127 @@
+"""What every target of a conversion offers, and the choice of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import onnx
+
+from voxrepo.convert.plan import ShapePlan
+from voxrepo.convert.refusal import BAD_VALUE, AtcRefusal
+from voxrepo.convert.soc import Soc
+
+Progress = Callable[[str, float], None]
+"""Is told a sentence and the share done, 0 to 1."""
+
+
+def part_of(progress: Progress, start: float, share: float) -> Progress:
+    """The progress of a part of the work, which begins at ``start`` and is ``share`` of the whole."""
+    return lambda message, done: progress(message, start + share * done)
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """One graph to compile.
+
+    Attributes:
+        name: of the model inside the file.
+        model: the graph; not changed.
+        plan: how its shapes are to be.
+        soc: chip to build for.
+        precision: as ATC's ``--precision_mode_v2``.
+        command: the command line, kept in the file.
+    """
+
+    name: str
+    model: onnx.ModelProto
+    plan: ShapePlan
+    soc: Soc
+    precision: str
+    command: str
+
+
+@dataclass(frozen=True)
+class BuiltTensor:
+    """An input or output of a compiled graph; dims -1 where they vary."""
+
+    name: str
+    dtype: str
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BuiltGraph:
+    """What a target made.
+
+    Attributes:
+        file: the compiled graph.
+        kind: ``static``, ``batch_gears``, ``dims_gears`` or ``range``.
+        inputs: in the graph's order.
+        outputs: in the graph's order.
+        gears: number of gears, 0 for other kinds.
+        weights_bytes: device memory for weights.
+        work_bytes: device memory for intermediate results at the largest size that is known.
+        unbounded_outputs: sizes of outputs depend on values.
+    """
+
+    file: Path
+    kind: str
+    inputs: tuple[BuiltTensor, ...]
+    outputs: tuple[BuiltTensor, ...]
+    gears: int
+    weights_bytes: int
+    work_bytes: int
+    unbounded_outputs: bool
+
+
+class Target(Protocol):
+    """A compiler of graphs for a device."""
+
+    name: str
+    """As ``--target`` names it."""
+
+    def check_precision(self, precision: str) -> None:
+        """Refuse a precision that this target does not make.
+
+        Raises:
+            AtcRefusal: saying which it makes.
+        """
+        ...
+
+    def tools(self) -> dict[str, str]:
+        """Versions of what makes the file, for ``provenance``."""
+        ...
+
+    def build(self, request: BuildRequest, file: Path, progress: Progress) -> BuiltGraph:
+        """Check the graph and write the compiled file; on failure nothing is left.
+
+        Raises:
+            AtcRefusal: the graph or its shapes are not what the device takes.
+            ConfigError: the file cannot be written.
+        """
+        ...
+
+    def reference_model(self, file: Path) -> bytes:
+        """ONNX bytes that compute on a CPU what the compiled file computes, for the proof.
+
+        Raises:
+            ConfigError: the file is damaged.
+        """
+        ...
+
+
+def find_target(name: str) -> Target:
+    """The target of that name.
+
+    Raises:
+        AtcRefusal: there is none.
+    """
+    from voxrepo.convert.emulator_target import EmulatorTarget
+
+    targets: dict[str, Target] = {"emulator": EmulatorTarget()}
+    if name not in targets:
+        raise AtcRefusal(BAD_VALUE, f"--target {name!r} is not offered; choose {' or '.join(targets)}")
+    return targets[name]
