@@ -81,6 +81,7 @@ def test_beside_a_range_minus_one_has_no_bound():
         ([X], {"input_shape": "x:1,80,4", "input_shape_range": "x:[1,80,4]"}, "E10047", "exclude"),
         ([X], {"input_shape_range": "x:[-1,80,4]", "dynamic_batch": "1,2"}, "E10047", "exclude"),
         ([X], {"input_shape": "x:1,80,-1", "dynamic_dims": "1;2", "input_format": "NCHW"}, "E10047", "use ND"),
+        ([X], {"input_shape": "x:1,80,4", "input_format": "NHWC"}, "E10001", "use ND"),
         ([X], {"input_shape": "x:1,80,4;x:1,80,4"}, "E10002", "twice"),
         ([X], {"input_shape": "x:1000000,80,1000"}, "E10001", "smaller sizes"),
         ([X], {"input_shape": "x:1~1000000,80,1000"}, "E10001", "smaller sizes"),

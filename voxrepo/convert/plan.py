@@ -174,6 +174,8 @@ def _check_flags(flags: ShapeFlags) -> None:
         raise AtcRefusal(
             FLAGS_EXCLUDE, f"--input-format {flags.input_format} and --dynamic-dims exclude each other; use ND"
         )
+    if flags.input_format != "ND":
+        raise AtcRefusal(BAD_VALUE, f"--input-format {flags.input_format!r} is not made here; use ND, which all take")
 
 
 def _given_shapes(inputs: Sequence[GraphInput], flags: ShapeFlags) -> Shapes:

@@ -37,10 +37,7 @@ def plan_cpu(stage: str, settings: StageSettings, cores: int, *, on_npu: bool = 
         on_npu: whether a graph of the stage runs on an NPU: then an instance for each device, since a device runs
             one call after the other.
     """
-    if settings.threads != "auto":
-        threads = settings.threads
-    else:
-        threads = THREADS_PER_INSTANCE
+    threads = THREADS_PER_INSTANCE if settings.threads == "auto" else settings.threads
     if settings.instances != "auto":
         instances = settings.instances
     elif on_npu:

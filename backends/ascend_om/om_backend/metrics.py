@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from om_backend.device.client import Observer, State
 from om_backend.device.description import DeviceMemory, MemoryNeed
 from om_backend.device.faults import Action
+from om_backend.device.observer import Observer, State
 
 FAMILIES = {
     "voxrepo_device_graph_memory_bytes": ("gauge", "Device memory of a loaded graph by kind"),
@@ -80,9 +80,9 @@ class DeviceMetrics(Observer):
         self._add("voxrepo_device_runs_total", 1, graph=graph)
         self._add("voxrepo_device_run_seconds_total", device_s, graph=graph)
 
-    def state(self, state: State) -> None:
+    def state(self, runtime: str, state: State) -> None:
         """See :class:`Observer`."""
-        self._set("voxrepo_device_up", 1 if state is State.READY else 0)
+        self._set("voxrepo_device_up", 1 if state is State.READY else 0, runtime=runtime)
 
     def rejected(self, reason: str) -> None:
         """A result was not sent."""

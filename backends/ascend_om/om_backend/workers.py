@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from om_backend.choice import WORKER_RUNTIMES
-from om_backend.device.client import DeviceWorker, Observer, State
+from om_backend.device.client import DeviceWorker
+from om_backend.device.observer import Observer, State
 from om_backend.device.policy import RestartPolicy
 from om_backend.device.process import Log
 from om_backend.device.settings import (

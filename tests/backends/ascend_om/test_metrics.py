@@ -3,9 +3,9 @@ from __future__ import annotations
 import types
 from typing import Any, ClassVar
 
-from om_backend.device.client import State
 from om_backend.device.description import DeviceMemory, MemoryNeed
 from om_backend.device.faults import Action
+from om_backend.device.observer import State
 from om_backend.metrics import FAMILIES, DeviceMetrics
 
 
@@ -64,7 +64,7 @@ def test_events_are_summed_up_and_handed_on_at_once():
         metrics.run("decoder.om", 0.25)
     metrics.fault(Action.RESTART)
     metrics.restarted()
-    metrics.state(State.RESTARTING)
+    metrics.state("acl", State.RESTARTING)
     metrics.rejected("silent")
     assert engine.metrics == [], "a call into the engine for each event is too dear"
     metrics.flush()
@@ -73,15 +73,15 @@ def test_events_are_summed_up_and_handed_on_at_once():
         ("voxrepo_device_run_seconds_total", "graph=decoder.om"): 25,
         ("voxrepo_device_faults_total", "action=restart"): 1,
         ("voxrepo_device_worker_restarts_total", ""): 1,
-        ("voxrepo_device_up", ""): 0,
+        ("voxrepo_device_up", "runtime=acl"): 0,
         ("voxrepo_rejected_results_total", "reason=silent"): 1,
     }
     assert all(metric.calls <= 1 for metric in engine.metrics)
     metrics.run("decoder.om", 1)
-    metrics.state(State.READY)
+    metrics.state("acl", State.READY)
     metrics.flush()
     assert engine.read()["voxrepo_device_runs_total", "graph=decoder.om"] == 101
-    assert engine.read()["voxrepo_device_up", ""] == 1
+    assert engine.read()["voxrepo_device_up", "runtime=acl"] == 1
 
 
 def test_memory_is_told_by_kind_and_by_device():
@@ -111,7 +111,7 @@ def test_an_engine_without_metrics_is_no_problem():
     metrics = device_metrics(types.SimpleNamespace())
     for number in range(1000):
         metrics.run(f"{number}.om", 1)
-        metrics.state(State.READY)
+        metrics.state("acl", State.READY)
         metrics.flush()
     assert not metrics._counts
     assert not metrics._gauges

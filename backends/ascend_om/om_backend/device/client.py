@@ -14,53 +14,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 
 from om_backend.device.description import DeviceMemory, GraphDescription
 from om_backend.device.faults import Action, DeviceFault
 from om_backend.device.interface import Array
+from om_backend.device.observer import Observer, State
 from om_backend.device.policy import RestartHistory, RestartPolicy, is_repeated, load_error, run_error
 from om_backend.device.process import Log, WorkerProcess
+from om_backend.device.reloading import LoadedFile, reload, stamp_of
 from om_backend.device.settings import WorkerSettings
 from voxrepo_contract.errors import Unavailable
-
-
-class State(str, Enum):
-    """See the module's picture."""
-
-    NEW = "new"
-    STARTING = "starting"
-    READY = "ready"
-    RESTARTING = "restarting"
-    OUT_OF_SERVICE = "out_of_service"
-    CLOSED = "closed"
-
-
-@dataclass(frozen=True)
-class _Graph:
-    number: int
-    file: Path
-    options: Mapping[str, str]
-    stamp: tuple[int, int, int]
-    description: GraphDescription
-
-
-class Observer:
-    """Hears what happens on a device; the default does not care. Called from several threads."""
-
-    def restarted(self) -> None:
-        """A worker was started after the first one."""
-
-    def fault(self, action: Action) -> None:
-        """A device call failed."""
-
-    def run(self, graph: str, device_s: float) -> None:
-        """A run was good; ``device_s`` is the runtime's time for it."""
-
-    def state(self, state: State) -> None:
-        """The state changed."""
 
 
 class DeviceWorker:
@@ -96,7 +60,7 @@ class DeviceWorker:
         self._process: WorkerProcess | None = None
         self._doomed: list[WorkerProcess] = []
         self._start_fault: DeviceFault | None = None
-        self._graphs: dict[int, _Graph] = {}
+        self._graphs: dict[int, LoadedFile] = {}
         self._next_graph = 0
         self._keeper: threading.Thread | None = None
 
@@ -218,7 +182,7 @@ class DeviceWorker:
             process = self._started()
             number = self._next_graph
             try:
-                stamp = _stamp(file)
+                stamp = stamp_of(file)
                 description = process.load(number, file, options)
             except OSError as error:
                 raise DeviceFault("load", 0, Action.REFUSE, f"cannot be read: {error.strerror}") from error
@@ -230,7 +194,7 @@ class DeviceWorker:
                 continue
             with self._changed:
                 self._next_graph += 1
-                self._graphs[number] = _Graph(number, file, dict(options), stamp, description)
+                self._graphs[number] = LoadedFile(number, file, dict(options), stamp, description)
             return number, description
         raise AssertionError("unreachable")
 
@@ -257,7 +221,7 @@ class DeviceWorker:
             self._changed.wait_for(lambda: self._state is not State.RESTARTING, self._repeat_within_s)
             return self._state is State.READY
 
-    def _follow_up(self, process: WorkerProcess, graph: _Graph | None, fault: DeviceFault) -> None:
+    def _follow_up(self, process: WorkerProcess, graph: LoadedFile | None, fault: DeviceFault) -> None:
         if fault.action is Action.RELOAD and graph is not None:
             try:
                 process.unload(graph.number)
@@ -296,7 +260,7 @@ class DeviceWorker:
     def _set(self, state: State, sentence: str) -> None:
         self._state = state
         self._sentence = sentence
-        self._observer.state(state)
+        self._observer.state(self.settings.runtime.name, state)
         self._changed.notify_all()
 
     # ---- the keeper's thread
@@ -347,7 +311,7 @@ class DeviceWorker:
         try:
             process, line = self._start()
             for graph in list(self._graphs.values()):
-                _reload(process, graph)
+                reload(process, graph)
         except DeviceFault as fault:
             self._log("error", f"{self.name}: start number {self._history.in_a_row} failed: {fault}")
             self._observer.fault(fault.action)
@@ -390,29 +354,3 @@ class DeviceWorker:
         fault = DeviceFault("worker", 0, Action.RESTART, "the device worker ended")
         if self._begin_restart(process, fault):
             self._log("error", f"{self.name}: worker {process.pid} ended")
-
-
-def _reload(process: WorkerProcess, graph: _Graph) -> None:
-    if _stamp_or_none(graph.file) != graph.stamp:
-        raise DeviceFault(
-            "load", 0, Action.REFUSE, f"{graph.file} was changed after it was loaded; unload and load the model"
-        )
-    description = process.load(graph.number, graph.file, graph.options)
-    if (description.kind, description.inputs, description.outputs) != (
-        graph.description.kind,
-        graph.description.inputs,
-        graph.description.outputs,
-    ):
-        raise DeviceFault("load", 0, Action.REFUSE, f"{graph.file} has other tensors than before")
-
-
-def _stamp(file: Path) -> tuple[int, int, int]:
-    facts = file.stat()
-    return facts.st_size, facts.st_mtime_ns, facts.st_ino
-
-
-def _stamp_or_none(file: Path) -> tuple[int, int, int] | None:
-    try:
-        return _stamp(file)
-    except OSError:
-        return None

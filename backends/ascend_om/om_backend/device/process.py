@@ -73,7 +73,7 @@ class WorkerProcess:
             os.close(write_end)
         self._sock = ours
         pid = self._process.pid
-        self._pump = LogPump(read_end, lambda line: log("info", f"worker {pid}: {line}"), lambda: at_end(self))
+        self._pump = LogPump(read_end, lambda line: log(_level(line), f"worker {pid}: {line}"), lambda: at_end(self))
         try:
             self.hello = self._read_hello()
         except DeviceFault:
@@ -272,6 +272,11 @@ class WorkerProcess:
             if action is Action.REFUSE and self._pump.tail:
                 ending += f"; its last words: {self._pump.tail}"
         return DeviceFault(f"worker.{operation}", 0, action, ending, text=problem if status is not None else "")
+
+
+def _level(line: str) -> str:
+    word = line.partition(" ")[0]
+    return {"ERROR": "error", "CRITICAL": "error", "WARNING": "warn"}.get(word, "info")
 
 
 def _ending(status: int) -> str:

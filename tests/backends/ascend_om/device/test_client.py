@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from om_backend.device.client import DeviceWorker, Observer, State
+from om_backend.device.client import DeviceWorker
 from om_backend.device.faults import Action
+from om_backend.device.observer import Observer, State
 from om_backend.device.policy import RestartPolicy
 from om_backend.device.settings import Limits
 
@@ -46,7 +47,7 @@ class Counts(Observer):
     def run(self, graph: str, device_s: float) -> None:
         self.runs += 1
 
-    def state(self, state: State) -> None:
+    def state(self, runtime: str, state: State) -> None:
         self.states.append(state)
 
 
@@ -325,6 +326,15 @@ def test_a_refused_load_names_the_file_and_leaves_the_others_alone(
     )
     with pytest.raises(ConfigError, match=r"missing\.json: cannot be read: No such file"):
         worker.load(tmp_path / "missing.json", {})
+    call(worker, graph)
+
+
+def test_a_file_that_kills_the_worker_is_refused_and_the_others_go_on(make_worker: Make, graph_file: Write):
+    worker = make_worker()
+    graph, _ = worker.load(graph_file(), {})
+    with pytest.raises(Unavailable, match=r"deadly\.json: the device worker was ended by SIGKILL"):
+        worker.load(graph_file("deadly.json", deadly=True), {})
+    wait_for(worker, State.READY)
     call(worker, graph)
 
 

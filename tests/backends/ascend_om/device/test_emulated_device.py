@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from om_backend.device.client import DeviceWorker, State
+from om_backend.device.client import DeviceWorker
+from om_backend.device.observer import State
 from om_backend.device.worker_graph import WorkerGraph
 from om_backend.workers import Workers
 

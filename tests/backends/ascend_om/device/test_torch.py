@@ -73,7 +73,7 @@ TENSORS: dict[str, list[tuple[str, Any, list[Any]]]] = {
 def python_with(test: str) -> str | None:
     """The first Python on this machine in which ``test`` holds."""
     for python in (os.environ.get("VOXREPO_TEST_TORCH_PYTHON"), sys.executable, "/usr/bin/python3"):
-        if python is None or not Path(python).exists():
+        if not python or not Path(python).exists():
             continue
         done = subprocess.run([python, "-s", "-c", test], capture_output=True, timeout=120, check=False)
         if done.returncode == 0:

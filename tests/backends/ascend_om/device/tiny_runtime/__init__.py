@@ -31,6 +31,8 @@ class TinyGraph:
         content = json.loads(file.read_text("utf-8"))
         if "refuse" in content:
             raise DeviceFault("tiny.load", 500002, Action.REFUSE, content["refuse"], code_name="TINY", text="EE1001")
+        if "deadly" in content:
+            os.kill(os.getpid(), signal.SIGKILL)
         self.factor = float(content["factor"])
         self.tokens = Path(content["tokens"]) if "tokens" in content else None
         names = content.get("outputs", ["y"])
