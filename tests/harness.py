@@ -42,7 +42,7 @@ def clone_root(source: Path, target: Path) -> Path:
     """A copy of a root that shares the graphs (hard links) and owns everything that may be edited."""
 
     def link_graphs(src: str, dst: str) -> None:
-        if src.endswith(".onnx"):
+        if src.endswith((".onnx", ".om")):
             os.link(src, dst)
         else:
             shutil.copy2(src, dst)
