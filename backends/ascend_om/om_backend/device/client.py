@@ -22,7 +22,7 @@ from om_backend.device.interface import Array
 from om_backend.device.observer import Observer, State
 from om_backend.device.policy import RestartHistory, RestartPolicy, is_repeated, load_error, run_error
 from om_backend.device.process import Log, WorkerProcess
-from om_backend.device.reloading import LoadedFile, reload, stamp_of
+from om_backend.device.reloading import LoadedFile, reload, stamp_of, start
 from om_backend.device.settings import WorkerSettings
 from voxrepo_contract.errors import Unavailable
 
@@ -225,7 +225,7 @@ class DeviceWorker:
         if fault.action is Action.RELOAD and graph is not None:
             try:
                 process.unload(graph.number)
-                process.load(graph.number, graph.file, graph.options)
+                reload(process, graph)
             except DeviceFault as second:
                 self._log("error", f"{self.name}: {graph.file.name} cannot be loaded again: {second}")
                 self._begin_restart(process, second)
@@ -307,16 +307,11 @@ class DeviceWorker:
         with self._changed:
             if self._changed.wait_for(lambda: self._state is State.CLOSED, self._history.delay_s):
                 return
-        process: WorkerProcess | None = None
         try:
             process, line = self._start()
-            for graph in list(self._graphs.values()):
-                reload(process, graph)
         except DeviceFault as fault:
             self._log("error", f"{self.name}: start number {self._history.in_a_row} failed: {fault}")
             self._observer.fault(fault.action)
-            if process is not None:
-                process.close()
             if fault.action is Action.OUT_OF_SERVICE:
                 self._retire(None, str(fault))
             else:
@@ -328,15 +323,7 @@ class DeviceWorker:
         self._install(process, f"{line}; {len(self._graphs)} graphs loaded again")
 
     def _start(self) -> tuple[WorkerProcess, str]:
-        process = WorkerProcess(self.settings, self._log, self._ended)
-        try:
-            library = process.open()
-        except DeviceFault:
-            process.close()
-            raise
-        hello = process.hello
-        line = f"worker {process.pid}, Python {hello.get('python')} ({hello.get('executable')})"
-        return process, f"{line}{', ' + library if library else ''}"
+        return start(self.settings, self._log, self._ended, list(self._graphs.values()))
 
     def _install(self, process: WorkerProcess, line: str) -> None:
         with self._changed:

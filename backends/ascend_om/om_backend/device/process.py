@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,29 +51,33 @@ class WorkerProcess:
         self._number = 0
         self._area = Area("voxrepo-inputs", settings.message_limit_bytes)
         self._window = Window(settings.message_limit_bytes)
-        ours, theirs = socket.socketpair()
-        read_end, write_end = os.pipe()
-        try:
-            self._process = subprocess.Popen(
-                settings.command(theirs.fileno(), os.getpid()),
-                stdin=subprocess.DEVNULL,
-                stdout=write_end,
-                stderr=write_end,
-                pass_fds=[theirs.fileno()],
-                env=dict(settings.environment),
+        with ExitStack() as on_failure, ExitStack() as handed_over:
+            try:
+                self._sock, theirs = socket.socketpair()
+                on_failure.callback(self._sock.close)
+                handed_over.callback(theirs.close)
+                read_end, write_end = os.pipe()
+                on_failure.callback(os.close, read_end)
+                handed_over.callback(os.close, write_end)
+                self._process = subprocess.Popen(
+                    settings.command(theirs.fileno(), os.getpid()),
+                    stdin=subprocess.DEVNULL,
+                    stdout=write_end,
+                    stderr=write_end,
+                    pass_fds=[theirs.fileno()],
+                    env=dict(settings.environment),
+                )
+            except OSError as error:
+                raise DeviceFault(
+                    "start", 0, Action.REFUSE, f"{settings.python} cannot be started: {error.strerror}"
+                ) from error
+            on_failure.callback(self._process.wait)
+            on_failure.callback(self._process.kill)
+            pid = self._process.pid
+            self._pump = LogPump(
+                read_end, lambda line: log(_level(line), f"worker {pid}: {line}"), lambda: at_end(self)
             )
-        except OSError as error:
-            ours.close()
-            os.close(read_end)
-            raise DeviceFault(
-                "start", 0, Action.REFUSE, f"{settings.python} cannot be started: {error.strerror}"
-            ) from error
-        finally:
-            theirs.close()
-            os.close(write_end)
-        self._sock = ours
-        pid = self._process.pid
-        self._pump = LogPump(read_end, lambda line: log(_level(line), f"worker {pid}: {line}"), lambda: at_end(self))
+            on_failure.pop_all()
         try:
             self.hello = self._read_hello()
         except DeviceFault:
@@ -131,6 +135,10 @@ class WorkerProcess:
                 tensors = self._place(inputs)
             except TooLarge as error:
                 raise DeviceFault("run", 0, Action.REQUEST, f"the request is too large: {error}") from error
+            except OSError as error:
+                raise DeviceFault(
+                    "run", 0, Action.RETRY, f"no shared memory can be had for the request: {error.strerror}"
+                ) from error
             answer = self._ask_locked("run", self._settings.limits.run, graph=graph, tensors=tensors)
             try:
                 # copied, since the next run writes to the same place
@@ -189,8 +197,10 @@ class WorkerProcess:
             self._process.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(10)
-        self._sock.close()
+        # not under another thread's wait for an answer, which ends with the process: the number of a closed socket
+        # may go to another file meanwhile
         with self._lock:
+            self._sock.close()
             self._area.close()
             self._window.close()
         self._pump.join(1.0)

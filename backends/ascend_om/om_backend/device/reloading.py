@@ -1,14 +1,15 @@
-"""Graphs that outlive their worker process."""
+"""Graphs that outlive their worker process, and the start of the process that holds them next."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from om_backend.device.description import GraphDescription
 from om_backend.device.faults import Action, DeviceFault
-from om_backend.device.process import WorkerProcess
+from om_backend.device.process import Log, WorkerProcess
+from om_backend.device.settings import WorkerSettings
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,35 @@ class LoadedFile:
     options: Mapping[str, str]
     stamp: tuple[int, int, int]
     description: GraphDescription
+
+
+def start(
+    settings: WorkerSettings, log: Log, at_end: Callable[[WorkerProcess], None], graphs: Sequence[LoadedFile]
+) -> tuple[WorkerProcess, str]:
+    """Start a worker, open its device and load graphs; all or nothing.
+
+    Returns:
+        The worker, and a line for the log.
+
+    Raises:
+        DeviceFault: whatever went wrong. Nothing else leaves this: whoever keeps workers alive must outlive it.
+    """
+    process: WorkerProcess | None = None
+    try:
+        process = WorkerProcess(settings, log, at_end)
+        library = process.open()
+        for graph in graphs:
+            reload(process, graph)
+    except Exception as error:
+        if process is not None:
+            process.close()
+        if isinstance(error, DeviceFault):
+            raise
+        problem = f"the device worker cannot be started: {type(error).__name__}: {error}"
+        raise DeviceFault("start", 0, Action.RESTART, problem) from error
+    hello = process.hello
+    line = f"worker {process.pid}, Python {hello.get('python')} ({hello.get('executable')})"
+    return process, f"{line}{', ' + library if library else ''}"
 
 
 def reload(process: WorkerProcess, graph: LoadedFile) -> None:

@@ -1,6 +1,6 @@
 """The device worker: a process that owns one device context and runs what the stub asks for, one request at a time.
 
-Started by :mod:`om_backend.device.spawn` through ``bootstrap.py``. Says hello before anything is imported that might
+Started by :mod:`om_backend.device.process` through ``bootstrap.py``. Says hello before anything is imported that might
 be missing, so that the stub can say what is. Ends when the stub closes its end of the socket.
 """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
 import os
 import signal
 import threading
@@ -120,6 +122,92 @@ def test_arrays_of_any_layout_and_size_travel(make_worker: Make, graph_file: Wri
         (y,) = worker.run(graph, [x, np.zeros(1, np.int64)])
         assert y.shape == x.shape
         assert (y == x * 2).all()
+
+
+def out_of(monkeypatch: pytest.MonkeyPatch, target: str, error: Exception, times: int = 1) -> None:
+    """Let a function fail for the first ``times`` calls."""
+    module, _, name = target.rpartition(".")
+    inner = getattr(importlib.import_module(module), name)
+    left = [error] * times
+
+    def failing(*args: Any, **options: Any) -> Any:
+        if left:
+            raise left.pop()
+        return inner(*args, **options)
+
+    monkeypatch.setattr(target, failing)
+
+
+NO_FILES = OSError(errno.EMFILE, "Too many open files")
+NO_THREADS = RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize(
+    ("target", "error"), [("socket.socketpair", NO_FILES), ("om_backend.device.process.LogPump", NO_THREADS)]
+)
+def test_a_restart_that_finds_no_resources_is_tried_again(
+    make_worker: Make, graph_file: Write, log: Lines, monkeypatch: pytest.MonkeyPatch, target: str, error: Exception
+):
+    worker = make_worker(policy=RestartPolicy(first_delays_s=(0.0, 0.05)))
+    graph, _ = worker.load(graph_file(), {})
+    out_of(monkeypatch, target, error, times=2)
+    os.kill(worker_pid(worker), signal.SIGKILL)
+    wait_for(worker, State.RESTARTING)
+    wait_for(worker, State.READY)
+    call(worker, graph)
+    assert str(error.args[-1]) in log.text
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "kind"),
+    [
+        ("socket.socketpair", NO_FILES, ConfigError),
+        ("om_backend.device.process.LogPump", NO_THREADS, Unavailable),
+    ],
+)
+def test_a_first_start_that_finds_no_resources_refuses_the_load_and_leaves_nothing(
+    make_worker: Make,
+    graph_file: Write,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    error: Exception,
+    kind: type[Exception],
+):
+    worker = make_worker()
+    us = psutil.Process()
+    descriptors, children = us.num_fds(), len(us.children())
+    out_of(monkeypatch, target, error, times=2)
+    with pytest.raises(kind, match=str(error.args[-1])):
+        worker.load(graph_file(), {})
+    assert us.num_fds() <= descriptors
+    assert len(us.children()) <= children
+    monkeypatch.undo()
+    graph, _ = worker.load(graph_file(), {})
+    call(worker, graph)
+
+
+def test_a_run_for_which_there_is_no_shared_memory_fails_alone(
+    make_worker: Make, graph_file: Write, monkeypatch: pytest.MonkeyPatch
+):
+    worker = make_worker()
+    graph, _ = worker.load(graph_file(), {})
+    pid = worker_pid(worker)
+    out_of(monkeypatch, "om_backend.device.memory.create_memfd", NO_FILES, times=2)
+    with pytest.raises(Unavailable, match=r"no shared memory can be had.*Too many open files"):
+        call(worker, graph, size=1 << 20)
+    call(worker, graph, size=1 << 20)
+    assert worker_pid(worker) == pid
+
+
+def test_a_graph_is_not_loaded_again_from_a_file_that_was_changed(make_worker: Make, graph_file: Write, tokens: Path):
+    worker = make_worker(policy=RestartPolicy(max_in_a_row=1))
+    file = graph_file()
+    graph, _ = worker.load(file, {})
+    graph_file(factor=20.0)
+    shed(tokens)
+    with pytest.raises(Unavailable):
+        call(worker, graph, BY_ACTION[Action.RELOAD])
+    wait_for(worker, State.OUT_OF_SERVICE)
 
 
 @pytest.mark.parametrize("command", [DIE, GARBAGE, RAISE, FORGET, BY_ACTION[Action.RESTART], BY_ACTION[Action.RELOAD]])
