@@ -55,7 +55,9 @@ class TritonPythonModel:
             parameters = read_parameters(config)
             mode = device_mode()
             device_id = device_of(parameters, instance, config.get("instance_group", []))
-            self._workers = Workers(mode, device_id, parameters.watchdog_ms, self._log, self._metrics)
+            self._workers = Workers(
+                mode, device_id, parameters.watchdog_ms, self._log, self._metrics, threads=parameters.threads
+            )
             settings = RuntimeSettings(
                 threads=parameters.threads,
                 runtime=parameters.runtime,

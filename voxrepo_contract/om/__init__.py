@@ -10,11 +10,12 @@ in sentences why a file will not load on a given chip.
 from __future__ import annotations
 
 from voxrepo_contract.om.compat import Host, check_fits
-from voxrepo_contract.om.model import Attributes, Header, OmFile, OmTensor, Partition, SubModel
+from voxrepo_contract.om.model import GEAR_INPUT, Attributes, Header, OmFile, OmTensor, Partition, SubModel
 from voxrepo_contract.om.reader import read
 from voxrepo_contract.om.sniff import identify
 
 __all__ = [
+    "GEAR_INPUT",
     "Attributes",
     "Header",
     "Host",

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from om_backend.runtime import RuntimeSettings
+
 FOLDER_VARIABLE = "VOXREPO_COSTS_DIR"
 SCHEMA = 1
 
@@ -36,10 +38,10 @@ class CostStore:
     setting: str = ""
 
     @staticmethod
-    def of_environment(setting: str) -> CostStore:
-        """The store that the server names in the environment."""
+    def of_environment(settings: RuntimeSettings) -> CostStore:
+        """The store that the server names in the environment, for graphs that run under these settings."""
         folder = os.environ.get(FOLDER_VARIABLE)
-        return CostStore(Path(folder) if folder else None, setting)
+        return CostStore(Path(folder) if folder else None, cost_setting(settings))
 
     def recall(self, graph_sha256: str, measure: Callable[[], Seconds]) -> Seconds:
         """Costs of a graph: as kept, or measured now and kept.
@@ -65,6 +67,22 @@ class CostStore:
     def _key(self, graph_sha256: str) -> str:
         place = json.dumps([SCHEMA, graph_sha256, self.setting, _processor()])
         return hashlib.sha256(place.encode()).hexdigest()[:32]
+
+
+def cost_setting(settings: RuntimeSettings) -> str:
+    """What changes the cost of a call besides the graph and the machine, as a key for kept costs.
+
+    The emulator may be told how fast to be, so its settings count with it.
+    """
+    setting = f"{settings.threads} threads"
+    if settings.mode == "cpu":
+        return setting
+    told = os.environ.get("VOXREPO_EMULATOR_SETTINGS", "") if settings.mode == "emulator" else ""
+    try:
+        digest = hashlib.sha256(Path(told).read_bytes()).hexdigest() if told else ""
+    except OSError:
+        digest = ""
+    return f"{setting}, {settings.mode} {settings.runtime or ''} {digest}"
 
 
 def _read(file: Path) -> Seconds | None:

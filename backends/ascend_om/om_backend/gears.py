@@ -14,9 +14,6 @@ from om_backend.packing import Shape
 from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.stage import Dim, GraphSpec
 
-BATCH = "batch"
-"""Name of the axis over which the rows of several requests lie."""
-
 MIN_GAIN = 0.05
 """Time per row that a larger batch gear must save against smaller ones of its length; less is noise of the
 measurement, and a call with more rows lets all of them wait for the last."""

@@ -8,26 +8,13 @@ import numpy as np
 import onnxruntime as ort
 
 from om_backend.device.description import GraphDescription
+from om_backend.device.dtypes import ORT_DTYPES
 from om_backend.runtime import Array, Arrays, RuntimeSettings
 from voxrepo_contract.errors import ConfigError, Internal, InvalidArgument
 from voxrepo_contract.onnx_tensors import read_onnx_tensors
 from voxrepo_contract.stage import GraphSpec
 
-_DTYPES = {
-    "tensor(bool)": "BOOL",
-    "tensor(int8)": "INT8",
-    "tensor(uint8)": "UINT8",
-    "tensor(int16)": "INT16",
-    "tensor(uint16)": "UINT16",
-    "tensor(int32)": "INT32",
-    "tensor(uint32)": "UINT32",
-    "tensor(int64)": "INT64",
-    "tensor(uint64)": "UINT64",
-    "tensor(string)": "BYTES",
-    "tensor(float16)": "FP16",
-    "tensor(float)": "FP32",
-    "tensor(double)": "FP64",
-}
+_DTYPES = {**ORT_DTYPES, "tensor(string)": "BYTES"}
 
 
 def session_options(threads: int) -> ort.SessionOptions:

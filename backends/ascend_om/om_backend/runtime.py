@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from om_backend.choice import ONNX_CPU, choose
 from om_backend.device.description import GraphDescription
+from om_backend.device.dtypes import DTYPES
+from om_backend.device.interface import Array
 from om_backend.device.settings import Mode
 from voxrepo_contract.errors import ConfigError, Internal
 from voxrepo_contract.stage import GraphSpec
@@ -24,25 +25,10 @@ from voxrepo_contract.stage import GraphSpec
 if TYPE_CHECKING:
     from om_backend.device.client import DeviceWorker
 
-Array = npt.NDArray[np.generic]
 Arrays = Mapping[str, Array]
 
-NUMPY_DTYPES: dict[str, type[np.generic]] = {
-    "BOOL": np.bool_,
-    "INT8": np.int8,
-    "UINT8": np.uint8,
-    "INT16": np.int16,
-    "UINT16": np.uint16,
-    "INT32": np.int32,
-    "UINT32": np.uint32,
-    "INT64": np.int64,
-    "UINT64": np.uint64,
-    "FP16": np.float16,
-    "FP32": np.float32,
-    "FP64": np.float64,
-    "BYTES": np.object_,
-}
-"""numpy types by Open Inference Protocol name."""
+NUMPY_DTYPES: dict[str, np.dtype[np.generic]] = {**DTYPES, "BYTES": np.dtype(np.object_)}
+"""numpy types by Open Inference Protocol name; texts travel as objects, in this process only."""
 
 
 class Graph(Protocol):

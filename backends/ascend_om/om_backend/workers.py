@@ -33,6 +33,7 @@ class Workers:
         observer: for metrics.
         environment: of this process.
         policy: of restarts.
+        threads: of graphs that a worker runs on the CPU.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Workers:
         observer: Observer | None = None,
         environment: Mapping[str, str] = os.environ,
         policy: RestartPolicy | None = None,
+        threads: int = 1,
     ) -> None:
         self._mode = mode
         self._device_id = device_id
@@ -52,6 +54,7 @@ class Workers:
         self._observer = observer
         self._environment = environment
         self._policy = policy
+        self._threads = threads
         self._workers: dict[tuple[str, str], DeviceWorker] = {}
 
     def get(self, runtime: str, device: str) -> DeviceWorker:
@@ -88,7 +91,7 @@ class Workers:
             mode=mode,
             runtime=WORKER_RUNTIMES[runtime],
             device_id=self._device_id,
-            options={"watchdog_ms": str(self._watchdog_ms), "device": device},
+            options={"watchdog_ms": str(self._watchdog_ms), "device": device, "threads": str(self._threads)},
             path=(emulator_folder(self._environment),) if mode == "emulator" else (),
             environment=worker_environment(mode, self._environment),
             limits=limits,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from om_backend.cost_store import FOLDER_VARIABLE, CostStore, Seconds
+from om_backend.runtime import RuntimeSettings
 
 SHA256 = "a" * 64
 
@@ -15,7 +16,7 @@ def never() -> Seconds:
     raise AssertionError("measured again")
 
 
-def measure_slowly(folder: Path, number: int, answers: "multiprocessing.Queue[Seconds]") -> None:
+def measure_slowly(folder: Path, number: int, answers: multiprocessing.Queue[Seconds]) -> None:
     def measure() -> Seconds:
         time.sleep(0.3)
         return {"1": float(number + 1)}
@@ -58,7 +59,7 @@ def test_processes_that_start_together_use_one_measurement(tmp_path: Path):
 
 def test_without_a_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
-    store = CostStore.of_environment("1 threads")
+    store = CostStore.of_environment(RuntimeSettings())
     assert store.recall(SHA256, lambda: {"1": 0.5}) == {"1": 0.5}
     assert store.recall(SHA256, lambda: {"1": 0.6}) == {"1": 0.6}
 

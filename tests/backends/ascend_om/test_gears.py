@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from om_backend.cost_store import CostStore
+from om_backend.cost_store import CostStore, cost_setting
 from om_backend.gear_costs import measure_gears
 from om_backend.gears import Gear, GearTable, describe, gears_of
 from om_backend.packing import Shape
-from om_backend.programs import cost_setting
 from om_backend.runtime import RuntimeSettings
 
 from voxrepo_contract.errors import ConfigError, Internal

@@ -74,12 +74,13 @@ def test_a_real_npu_that_is_not_here_is_refused_by_the_worker(tmp_path: Path):
 
 
 def test_one_worker_serves_all_graphs_of_a_runtime():
-    workers = Workers("npu", 3, 1000, lambda level, line: None)
+    workers = Workers("npu", 3, 1000, lambda level, line: None, threads=4)
     assert workers.get("acl", "npu") is workers.get("acl", "npu")
     assert workers.get("torch_npu", "cpu") is not workers.get("torch_npu", "npu")
     assert len(workers.all) == 3
     settings = workers.get("acl", "npu").settings
     assert (settings.device_id, settings.limits.run) == (3, 3.0)
     assert workers.get("torch_npu", "cpu").settings.mode == "cpu"
+    assert workers.get("torch_npu", "cpu").settings.options["threads"] == "4"
     assert not workers.are_ready
     workers.close()

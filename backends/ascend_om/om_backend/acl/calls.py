@@ -10,14 +10,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from om_backend.acl import enums
 from om_backend.acl.codes import OUT_OF_MEMORY_CODES, Phase, code_of
 from om_backend.acl.texts import MAX_TEXT_CHARS, refine
 from om_backend.device.faults import Action, DeviceFault
 
 _LOG = logging.getLogger("voxrepo.device.acl")
-
-MEMORY_KIND_HBM = 1
-"""For ``get_mem_info``; parts without HBM answer for their DDR."""
 
 
 class Calls:
@@ -129,7 +127,7 @@ class Calls:
         return fault
 
     def _memory_now(self) -> str:
-        free, total, code = self.module.rt.get_mem_info(MEMORY_KIND_HBM)
+        free, total, code = self.module.rt.get_mem_info(enums.MEMORY_KIND_HBM)
         return f" ({free} of {total} bytes are free now)" if code == 0 else ""
 
     def _misfit(self, name: str, problem: str) -> DeviceFault:

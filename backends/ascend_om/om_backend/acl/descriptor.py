@@ -16,6 +16,7 @@ from om_backend.acl.files import Ranges
 from om_backend.acl.gears import Gear, batch_gears, split_gears
 from om_backend.device.description import Kind, TensorInfo
 from om_backend.device.faults import Action, DeviceFault
+from voxrepo_contract.om import GEAR_INPUT
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def read_descriptor(
     names = [_name(calls, "input", desc, index) for index in range(_count(calls, "input", desc))]
     if enums.AIPP_INPUT in names:
         raise _refusal("it has image preprocessing (dynamic AIPP); build it without --insert_op_conf")
-    gear_index = names.index(enums.GEAR_INPUT) if enums.GEAR_INPUT in names else -1
+    gear_index = names.index(GEAR_INPUT) if GEAR_INPUT in names else -1
     inputs = tuple(_port(calls, "input", desc, i, name) for i, name in enumerate(names) if i != gear_index)
     outputs = tuple(
         _port(calls, "output", desc, index, _name(calls, "output", desc, index))
@@ -118,7 +119,7 @@ def _with_gears(
             "it has gears of image sizes (--dynamic_image_size), which are not run here; build it with "
             "--input_format=ND and --dynamic_dims"
         )
-    raise _refusal(f"it has the gear input {enums.GEAR_INPUT} but lists no gears; the file is damaged, build it again")
+    raise _refusal(f"it has the gear input {GEAR_INPUT} but lists no gears; the file is damaged, build it again")
 
 
 def _count(calls: Calls, side: str, desc: int) -> int:

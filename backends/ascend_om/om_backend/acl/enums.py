@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 COPY_HOST_TO_DEVICE = 1
 COPY_DEVICE_TO_HOST = 2
 MALLOC_HUGE_FIRST = 0
@@ -15,8 +13,11 @@ NUMPY_UINT8 = 2
 ANY_INDEX = -1
 """Reserved index argument of the gear queries."""
 
-GEAR_INPUT = "ascend_mbatch_shape_data"
+MEMORY_KIND_HBM = 1
+"""For ``get_mem_info``; parts without HBM answer for their DDR."""
+
 AIPP_INPUT = "ascend_dynamic_aipp_data"
+"""Hidden input of models with dynamic image preprocessing."""
 
 DTYPES: dict[int, str] = {
     0: "FP32",
@@ -45,18 +46,3 @@ REFUSED_DTYPES: dict[int, str] = {
     33: "complex32",
 }
 """aclDataType values without a numpy type or without meaning for a tensor, by a readable name."""
-
-NUMPY_DTYPES: dict[str, np.dtype[np.generic]] = {
-    "FP32": np.dtype(np.float32),
-    "FP16": np.dtype(np.float16),
-    "INT8": np.dtype(np.int8),
-    "INT16": np.dtype(np.int16),
-    "INT32": np.dtype(np.int32),
-    "INT64": np.dtype(np.int64),
-    "UINT8": np.dtype(np.uint8),
-    "UINT16": np.dtype(np.uint16),
-    "UINT32": np.dtype(np.uint32),
-    "UINT64": np.dtype(np.uint64),
-    "FP64": np.dtype(np.float64),
-    "BOOL": np.dtype(np.bool_),
-}

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from om_backend.acl.enums import NUMPY_DTYPES
 from om_backend.acl.shapes import element_count
+from om_backend.device.dtypes import DTYPES
 from om_backend.device.faults import Action, DeviceFault
 from voxrepo_contract import emulated_om, om
 from voxrepo_contract.errors import ConfigError
@@ -130,9 +130,9 @@ def _huawei(file: Path, soc: str) -> FileFacts:
 
 
 def _om_bytes(tensor: om.OmTensor) -> int:
-    if tensor.size_bytes or tensor.dtype not in NUMPY_DTYPES or min(tensor.dims, default=0) < 0:
+    if tensor.size_bytes or tensor.dtype not in DTYPES or min(tensor.dims, default=0) < 0:
         return tensor.size_bytes
-    return element_count(tensor.dims) * NUMPY_DTYPES[tensor.dtype].itemsize
+    return element_count(tensor.dims) * DTYPES[tensor.dtype].itemsize
 
 
 def installed_opp_version(environment: Mapping[str, str] | None = None) -> str:

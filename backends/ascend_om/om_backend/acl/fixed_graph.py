@@ -24,6 +24,7 @@ from om_backend.acl.owned import Owned
 from om_backend.acl.session import Session
 from om_backend.acl.shapes import Shapes, byte_count, check_arrays, no_such_gear, wrong_static_shape
 from om_backend.device.description import GraphDescription
+from om_backend.device.dtypes import DTYPES
 from om_backend.device.faults import Action, DeviceFault
 from om_backend.device.interface import Array, PlaceOutput
 
@@ -95,7 +96,7 @@ class FixedGraph(AclGraph):
             places,
             {port.index: _place(piece) for port, piece in zip(descriptor.outputs, self._outputs, strict=True)},
         )
-        self._dtypes = [enums.NUMPY_DTYPES[port.info.dtype] for port in descriptor.inputs]
+        self._dtypes = [DTYPES[port.info.dtype] for port in descriptor.inputs]
         self._plans = self._make_plans()
 
     def _piece(self, size_bytes: int, *, hosted: bool = True) -> Piece:
@@ -115,7 +116,7 @@ class FixedGraph(AclGraph):
     def _plan(self, gear: Gear | None, shapes: Shapes) -> _Plan:
         views, copies = [], []
         for port, piece, shape in zip(self._descriptor.inputs, self._inputs, shapes, strict=True):
-            dtype = enums.NUMPY_DTYPES[port.info.dtype]
+            dtype = DTYPES[port.info.dtype]
             size = byte_count(shape, dtype)
             if size > piece.size_bytes:
                 raise DeviceFault(
@@ -174,7 +175,7 @@ class FixedGraph(AclGraph):
         """Read the true output shapes of the gear that has just been set; they do not change for a gear."""
         outputs, copies = [], []
         for port, piece in zip(self._descriptor.outputs, self._outputs, strict=True):
-            dtype = enums.NUMPY_DTYPES[port.info.dtype]
+            dtype = DTYPES[port.info.dtype]
             shape = port.info.dims if plan.gear_call is None else self._current_dims(port)
             size = byte_count(shape, dtype)
             if min(shape, default=0) < 0 or size > piece.size_bytes:

@@ -102,5 +102,5 @@ def device_memory(calls: Calls) -> DeviceMemory:
     Raises:
         DeviceFault: the device does not answer.
     """
-    free, total = calls.get("rt.get_mem_info", 1)
+    free, total = calls.get("rt.get_mem_info", enums.MEMORY_KIND_HBM)
     return DeviceMemory(int(free), int(total))

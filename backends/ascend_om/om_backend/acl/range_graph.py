@@ -25,6 +25,7 @@ from om_backend.acl.session import POISONING, Session
 from om_backend.acl.shapes import byte_count, check_arrays, check_ranges
 from om_backend.acl.texts import OUTPUT_TOO_SMALL, needed_output_bytes
 from om_backend.device.description import GraphDescription
+from om_backend.device.dtypes import DTYPES
 from om_backend.device.faults import Action, DeviceFault
 from om_backend.device.interface import Array, PlaceOutput
 
@@ -97,7 +98,7 @@ class RangeGraph(AclGraph):
         self._tell_memory()
 
     def _tensor(self, port: Port, size_bytes: int) -> _Tensor:
-        tensor = _Tensor(port, enums.NUMPY_DTYPES[port.info.dtype], Piece(size_bytes, shared=self._session.shared))
+        tensor = _Tensor(port, DTYPES[port.info.dtype], Piece(size_bytes, shared=self._session.shared))
         # the piece is looked up when it is released: growing replaces it
         self._owned.add(f"buffer of {port.info.name}", lambda: tensor.piece.free(self._session.close))
         tensor.piece.allocate(self._session.load)

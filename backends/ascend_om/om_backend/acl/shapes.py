@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from om_backend.acl.enums import NUMPY_DTYPES
 from om_backend.device.description import UNBOUNDED, GraphDescription, TensorInfo
+from om_backend.device.dtypes import DTYPES
 from om_backend.device.faults import Action, DeviceFault
 from om_backend.device.interface import Array
 
 _MOST_GEARS_SHOWN = 16
-_OIP_NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
+_OIP_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -32,7 +32,7 @@ def check_arrays(description: GraphDescription, arrays: Sequence[Array]) -> None
         takes = ", ".join(f"{tensor.name} {tensor.dtype} {list(tensor.dims)}" for tensor in inputs)
         raise _request(f"the model takes {len(inputs)} inputs ({takes}), {len(arrays)} were given")
     for tensor, array in zip(inputs, arrays, strict=True):
-        if array.dtype != NUMPY_DTYPES[tensor.dtype]:
+        if array.dtype != DTYPES[tensor.dtype]:
             given = _OIP_NAMES.get(array.dtype, str(array.dtype))
             raise _request(
                 f"input {tensor.name} is {tensor.dtype} in this model and the array is {given}; convert the array, or "

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from om_backend.acl import enums
 from om_backend.acl.budget import check_budget
 from om_backend.acl.codes import Phase, code_of
 from om_backend.acl.options import Options, read_options
@@ -52,8 +53,7 @@ _DTYPE_NAMES = {
 }
 """Open Inference Protocol names by those of ``aclruntime.dtype``."""
 
-_HIDDEN = ("ascend_mbatch_shape_data", "ascend_dynamic_aipp_data")
-_HBM = 1
+_HIDDEN = (om.GEAR_INPUT, enums.AIPP_INPUT)
 
 
 def open_device(device_id: int, options: Mapping[str, str]) -> AisBenchDevice:
@@ -121,8 +121,12 @@ class AisBenchDevice:
                 session = self._session_class(self._device_id, str(file))
         except Exception as error:
             raise _fault(error, output.text, Phase.LOAD) from error
-        graph = AisBenchGraph(session, model, need, read_options({**self._options, **options}))
-        self._graphs.append(graph)
+        try:
+            graph = AisBenchGraph(session, model, need, read_options({**self._options, **options}))
+        except BaseException:
+            _release(session)
+            raise
+        self._graphs = [*(kept for kept in self._graphs if kept.session is not None), graph]
         return graph
 
     def memory(self) -> DeviceMemory:
@@ -135,7 +139,7 @@ class AisBenchDevice:
         try:
             acl = importlib.import_module("acl")
             open_graphs[0].session.set_context()
-            free, total, code = acl.rt.get_mem_info(_HBM)
+            free, total, code = acl.rt.get_mem_info(enums.MEMORY_KIND_HBM)
         except (ImportError, IndexError, AttributeError) as error:
             raise DeviceFault(
                 "acl.rt.get_mem_info", 0, Action.RETRY, f"ais_bench does not tell the device's memory ({error})"
@@ -191,13 +195,8 @@ class AisBenchGraph:
     def close(self) -> None:
         """See :class:`om_backend.device.interface.LoadedGraph`."""
         session, self.session = self.session, None
-        if session is None:
-            return
-        try:
-            session.set_context()
-            session.free_resource()
-        except Exception as error:
-            _LOG.warning("the session could not be released: %s", error)
+        if session is not None:
+            _release(session)
 
     def _check(self, inputs: Sequence[Array]) -> None:
         description = self.description
@@ -224,6 +223,14 @@ class AisBenchGraph:
                     Action.RESTART,
                 )
             np.copyto(place(index, array.shape, array.dtype), array)
+
+
+def _release(session: Any) -> None:
+    try:
+        session.set_context()
+        session.free_resource()
+    except Exception as error:
+        _LOG.warning("the session could not be released: %s", error)
 
 
 def _read_model(file: Path) -> om.OmFile:

@@ -17,26 +17,12 @@ import numpy as np
 from om_backend.acl.codes import Phase, code_of
 from om_backend.acl.shapes import check_arrays, check_ranges
 from om_backend.device.description import UNBOUNDED, DeviceMemory, GraphDescription, TensorInfo
+from om_backend.device.dtypes import ORT_DTYPES
 from om_backend.device.faults import Action, DeviceFault
 from om_backend.device.interface import PlaceOutput
 from om_backend.device.textcodes import acl_code
 
 PROVIDER = "CANNExecutionProvider"
-
-_DTYPES = {
-    "tensor(bool)": "BOOL",
-    "tensor(int8)": "INT8",
-    "tensor(uint8)": "UINT8",
-    "tensor(int16)": "INT16",
-    "tensor(uint16)": "UINT16",
-    "tensor(int32)": "INT32",
-    "tensor(uint32)": "UINT32",
-    "tensor(int64)": "INT64",
-    "tensor(uint64)": "UINT64",
-    "tensor(float16)": "FP16",
-    "tensor(float)": "FP32",
-    "tensor(double)": "FP64",
-}
 
 
 def open_device(device_id: int, options: Mapping[str, str]) -> OnnxDevice:
@@ -151,7 +137,7 @@ class OnnxDeviceGraph:
 
 
 def _tensor(node: Any) -> TensorInfo:
-    dtype = _DTYPES.get(node.type)
+    dtype = ORT_DTYPES.get(node.type)
     if dtype is None:
         raise DeviceFault("load", 0, Action.REFUSE, f"tensor {node.name} has the type {node.type}, which no NPU takes")
     return TensorInfo(node.name, dtype, tuple(size if isinstance(size, int) else -1 for size in node.shape))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from pathlib import Path
 
 from om_backend.cost_store import CostStore
@@ -41,7 +39,7 @@ def load_program(version_dir: Path, settings: RuntimeSettings, unit_batch: int |
     stage = read_stage(version_dir)
     verify_files(version_dir, stage)
     graphs = {name: load_graph(version_dir, spec, settings) for name, spec in stage.graphs.items()}
-    store = CostStore.of_environment(cost_setting(settings))
+    store = CostStore.of_environment(settings)
     if isinstance(stage, LengthRegulatedStage):
         return LengthRegulatedProgram(stage, graphs, unit_batch, store)
     if isinstance(stage, WindowedStage):
@@ -49,19 +47,3 @@ def load_program(version_dir: Path, settings: RuntimeSettings, unit_batch: int |
     if isinstance(stage, DirectStage):
         return DirectProgram(stage, graphs, unit_batch, store)
     raise ConfigError(f"program {stage.program!r} is not one that ascend_om runs", file=version_dir / STAGE_FILE)
-
-
-def cost_setting(settings: RuntimeSettings) -> str:
-    """What changes the cost of a call besides the graph and the machine, as a key for kept costs.
-
-    The emulator may be told how fast to be, so its settings count with it.
-    """
-    setting = f"{settings.threads} threads"
-    if settings.mode == "cpu":
-        return setting
-    told = os.environ.get("VOXREPO_EMULATOR_SETTINGS", "") if settings.mode == "emulator" else ""
-    try:
-        digest = hashlib.sha256(Path(told).read_bytes()).hexdigest() if told else ""
-    except OSError:
-        digest = ""
-    return f"{setting}, {settings.mode} {settings.runtime or ''} {digest}"

@@ -10,12 +10,12 @@ import numpy as np
 
 from om_backend.cost_store import CostStore
 from om_backend.gear_costs import measure_gears
-from om_backend.gears import BATCH, Gear, GearTable
+from om_backend.gears import Gear, GearTable
 from om_backend.job import Job, run_isolated
 from om_backend.packing import pack
 from om_backend.runtime import NUMPY_DTYPES, Array, Arrays, Graph
 from voxrepo_contract.errors import ConfigError, Internal, InvalidArgument, VoxrepoError
-from voxrepo_contract.stage import Dim, DirectStage, GraphSpec, GraphTensor
+from voxrepo_contract.stage import BATCH_AXIS, Dim, DirectStage, GraphSpec, GraphTensor
 
 Sizes = tuple[tuple[str, int], ...]
 """Sizes of all named axes of the inputs but the batch, sorted by name."""
@@ -58,7 +58,7 @@ class DirectProgram:
         self._spec = stage.graphs["model"]
         self._inputs = self._spec.inputs
         self._outputs = self._spec.outputs
-        self._batched = all(t.dims and t.dims[0] == BATCH for t in [*self._inputs, *self._outputs])
+        self._batched = all(t.dims and t.dims[0] == BATCH_AXIS for t in [*self._inputs, *self._outputs])
         self._unit_batch = unit_batch
         self._store = store or CostStore()
         self._tables = {sizes: GearTable.estimated(gears).limited(unit_batch) for sizes, gears in self._gears().items()}
@@ -73,8 +73,8 @@ class DirectProgram:
                 raise ConfigError(
                     f"{self._spec.file}: the gear {gear} does not say the size of the axis {min(missing)!r}; add it"
                 )
-            sizes = tuple(sorted((name, gear[name]) for name in names if not (self._batched and name == BATCH)))
-            found.setdefault(sizes, []).append(Gear(gear[BATCH] if self._batched else 1, 1))
+            sizes = tuple(sorted((name, gear[name]) for name in names if not (self._batched and name == BATCH_AXIS)))
+            found.setdefault(sizes, []).append(Gear(gear[BATCH_AXIS] if self._batched else 1, 1))
         return {sizes: sorted(set(gears)) for sizes, gears in found.items()}
 
     def warm_up(self) -> str:
@@ -85,7 +85,7 @@ class DirectProgram:
 
         def call_with(sizes: Sizes) -> Callable[[Gear], Callable[[], object]]:
             def of_gear(gear: Gear) -> Callable[[], object]:
-                feeds = self._zeros({**dict(sizes), BATCH: gear.batch} if self._batched else dict(sizes))
+                feeds = self._zeros({**dict(sizes), BATCH_AXIS: gear.batch} if self._batched else dict(sizes))
                 return lambda: self._graph.run(feeds)
 
             return of_gear
@@ -157,10 +157,10 @@ class DirectProgram:
                     raise InvalidArgument(
                         f"input {tensor.name!r}: the axis {dim!r} has size {have}, in another input it has {found[dim]}"
                     )
-        rows = found.pop(BATCH) if self._batched else 1
+        rows = found.pop(BATCH_AXIS) if self._batched else 1
         sizes = tuple(sorted(found.items()))
         if sizes not in self._tables or rows < 1:
-            asked = dict(sizes) if rows else {BATCH: rows}
+            asked = dict(sizes) if rows else {BATCH_AXIS: rows}
             raise InvalidArgument(f"no gear of this model has {asked}; it has {_describe(self._spec)}")
         return sizes, rows
 

@@ -46,7 +46,7 @@ def load_foreign(version_dir: Path, settings: RuntimeSettings, unit_batch: int |
     except VoxrepoError:
         graph.close()
         raise
-    store = CostStore.of_environment(f"{settings.threads} threads")
+    store = CostStore.of_environment(settings)
     return ForeignProgram(stage, {"model": graph}, unit_batch, store)
 
 

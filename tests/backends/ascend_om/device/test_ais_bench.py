@@ -273,6 +273,7 @@ def test_a_data_type_without_numpy_is_refused(runtime: Any, tmp_path: Path):
     with pytest.raises(DeviceFault, match="tensor x has the data type bfloat16") as caught:
         open_device(0, {}).load(file, {})
     assert caught.value.action is Action.REFUSE
+    assert runtime.sessions[-1].is_freed
 
 
 def test_files_that_cannot_be_run_are_refused_before_the_tool_sees_them(runtime: Any, tmp_path: Path):

@@ -136,7 +136,7 @@ class InferenceSession:
         self._sizes: list[int] = []
         self._summary = summary()
         self._broken = False
-        self._freed = False
+        self.is_freed = False
         self._context_of = {threading.get_ident()}
         sessions.append(self)
 
@@ -148,7 +148,7 @@ class InferenceSession:
     def _enter(self) -> None:
         if self._broken:
             raise Crash("double free: the session was used after a failed set call")
-        if self._freed:
+        if self.is_freed:
             raise Crash("use after free")
         if threading.get_ident() not in self._context_of:
             os.write(1, b"[ERROR] aclrtMalloc failed ret:107002\n")
@@ -241,7 +241,7 @@ class InferenceSession:
 
     def free_resource(self) -> None:
         self._enter()
-        self._freed = True
+        self.is_freed = True
 
     @staticmethod
     def finalize() -> None:
