@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxrepo_contract import emulated_om
+from voxrepo_contract import emulated_om, om
 from voxrepo_contract.emulated_om import OmHeader, OmTensor
 from voxrepo_contract.errors import ConfigError
 
@@ -55,7 +55,7 @@ def test_gives_back_what_was_written(tmp_path: Path, header: OmHeader) -> None:
     assert emulated_om.read(file) == emulated_om.EmulatedOm(header, GRAPH)
     assert emulated_om.read(file.read_bytes()).onnx == GRAPH
     assert emulated_om.read_header(file) == emulated_om.read_header(file.read_bytes()) == header
-    assert emulated_om.is_emulated_om(file)
+    assert om.identify(file) == "emulated_om"
     assert [path.name for path in tmp_path.iterdir()] == ["m.om"], "nothing is left beside it"
 
 
@@ -85,7 +85,7 @@ FOREIGN = {
 def test_says_what_another_file_is_instead(tmp_path: Path, name: str) -> None:
     file = tmp_path / "m.om"
     file.write_bytes(FOREIGN[name])
-    assert not emulated_om.is_emulated_om(file)
+    assert om.identify(file) != "emulated_om"
     for read in (emulated_om.read, emulated_om.read_header):
         with pytest.raises(ConfigError, match="not an emulated OM") as caught:
             read(file)

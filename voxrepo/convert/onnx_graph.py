@@ -14,8 +14,9 @@ from pydantic import Field
 from voxrepo.convert.plan import GraphInput
 from voxrepo.convert.refusal import BAD_ONNX, NO_KERNEL, NO_PARSER, NOT_LOADABLE, AtcRefusal
 from voxrepo.convert.soc import Soc
-from voxrepo_contract import emulated_om, yamlfile
+from voxrepo_contract import yamlfile
 from voxrepo_contract.errors import ConfigError
+from voxrepo_contract.om.sniff import HEAD_BYTES, kind_of, noun_of
 from voxrepo_contract.yamlfile import StrictModel
 
 OPERATORS_FILE = Path(__file__).parent / "data" / "operators.yaml"
@@ -76,13 +77,12 @@ def read_onnx(file: Path) -> onnx.ModelProto:
     """
     try:
         with file.open("rb") as stream:
-            head = stream.read(64)
+            head = stream.read(HEAD_BYTES)
         size_bytes = file.stat().st_size
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
-    what = emulated_om.what_is_it(head)
-    if "ONNX" not in what and "unknown" not in what:
-        raise ConfigError(f"this is {what}, not an ONNX graph; give the .onnx file of a model", file=file)
+    if kind_of(head) not in ("onnx", "unknown"):
+        raise ConfigError(f"this is {noun_of(head)}, not an ONNX graph; give the .onnx file of a model", file=file)
     if size_bytes > MAX_ONNX_BYTES:
         raise AtcRefusal(
             NOT_LOADABLE, f"{file}: {size_bytes} bytes, and an ONNX file cannot exceed 2 GB; export its weights as "

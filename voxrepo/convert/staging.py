@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from voxrepo.importers.install import STAGING_PREFIX
-from voxrepo_contract.names import is_version_name
+from voxrepo.repository.graph_model import versions_of
 
 
 @contextmanager
@@ -44,9 +44,7 @@ def sync_folder(folder: Path) -> None:
 
 def existing_versions(model_dir: Path) -> list[int]:
     """Numbers of the version directories of a model, ascending."""
-    if not model_dir.is_dir():
-        return []
-    return sorted(int(entry.name) for entry in model_dir.iterdir() if entry.is_dir() and is_version_name(entry.name))
+    return versions_of(model_dir) if model_dir.is_dir() else []
 
 
 def next_version(model_dir: Path) -> int:

@@ -24,7 +24,7 @@ def options_of(command: str) -> dict[str, str]:
     """Options of a command line; ``--name=value`` and ``--name value`` alike, the last one counts."""
     found = {}
     matches = list(_OPTION.finditer(command))
-    for match, following in zip(matches, [*matches[1:], None]):  # noqa: B905  strict= needs Python 3.10
+    for match, following in zip(matches, [*matches[1:], None], strict=False):
         value = command[match.end() : following.start() if following else len(command)]
         found[match.group(1)] = value.strip().removeprefix("=").strip().strip("\"'")
     return found

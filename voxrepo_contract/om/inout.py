@@ -103,7 +103,7 @@ def _tensors(source: Source, cursor: Cursor | None, what: str) -> tuple[OmTensor
                 dims=dims,
                 format=format_name(layout),
                 size_bytes=size_bytes,
-                ranges=tuple(zip(bounds[::2], bounds[1::2])),  # noqa: B905  strict= needs Python 3.10
+                ranges=tuple(zip(bounds[::2], bounds[1::2], strict=False)),
             )
         )
     return tuple(tensors)

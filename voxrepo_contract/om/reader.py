@@ -34,7 +34,7 @@ def _read(source: Source) -> OmFile:
     definitions = [_definition(source, partitions, index) for index, partitions in enumerate(tables)]
     sub_models = tuple(
         SubModel(index, definition.name, partitions, definition.attributes)
-        for index, (partitions, definition) in enumerate(zip(tables, definitions))  # noqa: B905  3.10
+        for index, (partitions, definition) in enumerate(zip(tables, definitions, strict=True))
     )
     described = _described(source, tables[0], definitions[0])
     if not described.inputs and not described.outputs:

@@ -54,6 +54,21 @@ def _is_text(head: bytes) -> bool:
     return all(character.isprintable() or character in "\t\r\n" for character in text)
 
 
+def noun_of(head: bytes) -> str:
+    """What a file that begins with ``head`` is, as a noun with its article."""
+    return {
+        "om": "an offline model of Huawei's",
+        "emulated_om": "an emulated OM",
+        "onnx": "an ONNX graph",
+        "zip": "a ZIP file (an OM2 container, or a PyTorch file)",
+        "pickle": "a Python pickle",
+        "pointer": "a Git LFS pointer or the like, not the file itself",
+        "text": "a text file",
+        "empty": "an empty file",
+        "unknown": "a file of an unknown kind",
+    }[kind_of(head)]
+
+
 def why_not_om(head: bytes, size_bytes: int) -> str:
     """A sentence that says what a file is, if not an OM, and what to do."""
     kind = kind_of(head)
