@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -105,6 +106,18 @@ def test_a_model_for_this_chip_runs_on_the_npu(root, layout):
     assert [(item.model, item.version, item.place) for item in report.graphs] == [("classifier", 1, "npu")]
     assert report.problems == 0
     assert any("need at least 1 MiB on the device" in finding.text for finding in of(report, "memory"))
+
+
+def test_every_version_that_is_served_is_looked_at(root, layout):
+    folder = add_om(layout).parent.parent
+    for version in ("2", "3"):
+        shutil.copytree(folder / "1", folder / version)
+    (folder / "2" / "model.om").write_bytes(b"")
+    (folder / "config.pbtxt").write_text("version_policy: { all { } }", encoding="utf-8")
+    report = examine(npu_machine(root), layout)
+    assert [item.version for item in report.graphs] == [1, 3]
+    (finding,) = of(report, "model classifier version 2")
+    assert finding.status == "problem" and "the file is empty" in finding.text
 
 
 def test_a_model_for_another_chip_is_named_with_the_flag_to_rebuild_it(root, layout):

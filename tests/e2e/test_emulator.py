@@ -195,6 +195,7 @@ def test_5000_mixed_requests_leave_no_violation_and_no_leak(voice_root: Path, tm
         grpc_client.InferenceServerClient(server.grpc_url) as client,
     ):
         assert speak_mixed(client, 5000, seed=1) == []
+    assert len(npu.of_kind("end")) >= 2, "each worker writes how it ended"
     assert npu.of_kind("violation") == []
     assert npu.of_kind("leak") == []
 

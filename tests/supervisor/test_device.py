@@ -59,6 +59,11 @@ def test_only_numbered_nodes_are_devices(nodes: Path):
     assert davinci_nodes(nodes) == ["davinci0"]
 
 
+def test_slices_of_a_chip_are_devices_too(nodes: Path):
+    (nodes / "vdavinci100").touch()
+    assert davinci_nodes(nodes) == ["davinci0", "vdavinci100"]
+
+
 def test_auto_takes_an_npu_that_works(nodes: Path):
     choice = choose_device("auto", devices=nodes, probe=works)
     assert choice.device == "npu"
@@ -178,6 +183,15 @@ def test_the_emulators_settings_are_ours_with_the_operators_over_them(tmp_path: 
         "VOXREPO_EMULATOR_DIR": "/emulator",
         "VOXREPO_EMULATOR_SETTINGS": str(file),
     }
+
+
+def test_the_emulators_reports_may_be_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    given = tmp_path / "mine.json"
+    given.write_text('{"report_dir": null}', encoding="utf-8")
+    prepare_emulator(DeviceChoice("emulator", "", Path("/opt/python")), given, tmp_path, tmp_path / "reports")
+    assert json.loads((tmp_path / "emulator.json").read_bytes())["report_dir"] is None
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["emulator.json", "mine.json"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from typing import Literal
 from voxrepo.doctor.machine import Machine
 from voxrepo.doctor.report import Finding, GraphPlace, ok, problem, warning
 from voxrepo.repository.check import Inventory, take_inventory
-from voxrepo.repository.graph_model import versions_of
 from voxrepo.repository.layout import Layout
 from voxrepo_contract import om
 from voxrepo_contract.errors import ConfigError
@@ -56,7 +55,7 @@ def take_stock(layout: Layout) -> tuple[list[Finding], Inventory]:
         ], Inventory()
     inventory = take_inventory(layout)
     findings = [
-        problem(f"{item.kind} {item.model}", f"It is not served: {item.reason.rstrip('.')}.")
+        problem(f"{item.kind} {item.subject}", f"It is not served: {item.reason.rstrip('.')}.")
         for item in inventory.problems
     ]
     if inventory.voices or inventory.models:
@@ -124,9 +123,7 @@ def _graphs(layout: Layout, inventory: Inventory) -> Iterator[_Graph]:
         folder = layout.model_repository / name
         if config.backend != "ascend_om" or not folder.is_dir():
             continue
-        wanted = set(config.version_policy.specific.versions)
-        versions = versions_of(folder)
-        for version in [number for number in versions if number in wanted] or versions[-1:]:
+        for version in inventory.versions.get(name, ()):
             yield from _model_graphs(name, version, folder / str(version))
 
 

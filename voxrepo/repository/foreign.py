@@ -20,7 +20,7 @@ BACKEND = "ascend_om"
 DEFAULT_MAX_BATCH = 8
 """Where the graph itself sets no limit: larger batches gain nothing on a CPU and multiply the memory of a call."""
 MAX_THREADS = 2
-"""Threads of an instance that names none; as for the stages of a voice."""
+"""Most threads of an instance that names none: such a model has one instance, and two shorten a call."""
 
 _TRITON_TYPES = {"BYTES": "TYPE_STRING"}
 _COMMENT_OR_STRING = re.compile(r"#[^\n]*|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")

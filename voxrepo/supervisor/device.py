@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ Device = Literal["cpu", "npu", "emulator"]
 PROBE_TIMEOUT_S = 60.0
 _PROBE = "import acl, numpy; print('emulator' if hasattr(acl, 'EMULATOR') else 'npu')"
 _EMULATED_SOC = "Ascend910B3"
+_NODE = re.compile(r"v?davinci[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -125,8 +127,8 @@ def find_emulator() -> Path:
 
 
 def davinci_nodes(devices: Path) -> list[str]:
-    """Names of the device nodes of NPUs."""
-    return sorted(entry.name for entry in devices.glob("davinci*") if entry.name.removeprefix("davinci").isdecimal())
+    """Names of the device nodes of NPUs, or of slices of them (``vdavinci100``)."""
+    return sorted(entry.name for entry in devices.glob("*davinci*") if _NODE.fullmatch(entry.name))
 
 
 def npu_trouble(python: Path, devices: Path, probe: Callable[[Path], str]) -> str:
@@ -203,7 +205,8 @@ def prepare_emulator(choice: DeviceChoice, given: Path | None, state: Path, repo
     }
     file = state / "emulator.json"
     try:
-        Path(str(settings["report_dir"])).mkdir(parents=True, exist_ok=True)
+        if isinstance(settings["report_dir"], str):
+            Path(settings["report_dir"]).mkdir(parents=True, exist_ok=True)
         write_text_atomically(file, json.dumps(settings, indent=1))
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", file=error.filename or file) from error
