@@ -228,11 +228,10 @@ def _described(
         "provenance": {**old.provenance, PROVENANCE_KEY: note},
     }
     if isinstance(old, LengthRegulatedStage):
-        longest = {name: max(gear.length for gear in chosen) for name, chosen in gears.items()}
-        options = {
-            "max_ids_per_segment": min(old.options.max_ids_per_segment, longest["encoder"]),
-            "max_frames_per_segment": min(old.options.max_frames_per_segment, longest["decoder"]),
-        }
+        longest = max(gear.length for gear in gears["encoder"])
+        # frames are left as they were: durations beyond that limit are cut, and speech that only exceeds the longest
+        # gear must be refused, not squeezed into it
+        options = {"max_ids_per_segment": min(old.options.max_ids_per_segment, longest)}
         changes["options"] = old.options.model_copy(update=options)
     if isinstance(old, WindowedStage):
         window = max(gear.length for gear in gears["generator"])
