@@ -29,7 +29,7 @@ from voxrepo_contract.emulated_om import BATCH_GEARS, DIMS_GEARS, RANGE, STATIC
 MAX_INPUT_ELEMENTS = 2**28
 """A gigabyte of FP32 in one input; more is a slip, and checking shapes there could take all memory."""
 
-Gear = dict[str, tuple[int, ...]]
+JointDims = dict[str, tuple[int, ...]]
 """Dims of every input by name."""
 
 
@@ -74,10 +74,10 @@ class ShapePlan:
     kind: str
     dims: Mapping[str, tuple[int, ...]]
     ranges: Mapping[str, tuple[tuple[int, int], ...]]
-    gears: tuple[Gear, ...]
+    gears: tuple[JointDims, ...]
     input_order: tuple[str, ...]
 
-    def probes(self) -> list[Gear]:
+    def probes(self) -> list[JointDims]:
         """Sizes at which the graph's shapes must be looked at: every gear; for ranges the ends that exist."""
         if self.kind == RANGE:
             low = {name: tuple(low for low, _ in axes) for name, axes in self.ranges.items()}
@@ -146,7 +146,7 @@ def gear_plan(dims: Mapping[str, Sequence[int | str]], gears: Sequence[Mapping[s
         dims: of every input in the graph's order, sizes or names of axes.
         gears: a size for every axis name, at least one; a single gear makes a graph of fixed shape.
     """
-    joined: list[Gear] = [
+    joined: list[JointDims] = [
         {name: tuple(dim if isinstance(dim, int) else gear[dim] for dim in shape) for name, shape in dims.items()}
         for gear in gears
     ]
@@ -254,7 +254,7 @@ def _geared(
                 "they are filled in its order, one size for each",
             )
     dims = {name: tuple(dim for dim in shape if isinstance(dim, int)) for name, shape in shapes.items()}
-    gears: list[Gear] = []
+    gears: list[JointDims] = []
     for fill in fills:
         sizes = iter(fill)
         gears.append({name: tuple(next(sizes) if dim == VARIES else dim for dim in dims[name]) for name in order})

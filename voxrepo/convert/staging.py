@@ -32,14 +32,19 @@ def staging_folder(repository: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def sync(path: Path) -> None:
+    """Bring a file, or the list of names in a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def sync_folder(folder: Path) -> None:
     """Bring a folder and its files to disk."""
     for path in (*folder.iterdir(), folder):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync(path)
 
 
 def existing_versions(model_dir: Path) -> list[int]:

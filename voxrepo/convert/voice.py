@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from voxrepo.convert.gears import Gear
 from voxrepo.convert.proof_cases import Speaker, texts_of
 from voxrepo.convert.sources import PROVENANCE_KEY, StageSource, What, find_source
 from voxrepo.convert.stage_conversion import Job, conversion_key, convert_stage, stage_gears
-from voxrepo.convert.staging import existing_versions, next_version, staging_folder, sync_folder
+from voxrepo.convert.staging import existing_versions, next_version, staging_folder, sync, sync_folder
 from voxrepo.convert.target import Progress, part_of
 from voxrepo.repository.check import check_voice
 from voxrepo.repository.cpu_plan import usable_cores
@@ -184,16 +183,8 @@ def _make_versions(
             if made.made:
                 model = stage_model_name(spec.voice, made.stage)
                 placed.append(place_version(layout, model, made.version, staging / made.stage))
-                _sync_directory(made.path.parent)
+                sync(made.path.parent)
     return versions
-
-
-def _sync_directory(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _existing(source: StageSource, key: str) -> NewVersion | None:

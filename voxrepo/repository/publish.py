@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from voxrepo.repository.check import CheckedVoice
+from voxrepo.repository.check import CheckedVoice, Inventory, Problem
 from voxrepo.repository.layout import CONFIG_FILE, Layout
 from voxrepo.repository.render import ensemble_config, render, stage_config
 from voxrepo_contract.errors import AlreadyExists, ConfigError
@@ -48,6 +48,21 @@ def publish_configs(layout: Layout, voice: CheckedVoice, cores: int) -> list[Pat
             f"cannot be written ({error.strerror}), and what is there does not fit this machine or voice.yaml",
             file=error.filename,
         ) from error
+    return written
+
+
+def publish_all(layout: Layout, inventory: Inventory, cores: int) -> list[Path]:
+    """Write the configurations of all voices; returns the files written.
+
+    A voice whose files cannot be written becomes a problem of the inventory.
+    """
+    written: list[Path] = []
+    for name, voice in list(inventory.voices.items()):
+        try:
+            written += publish_configs(layout, voice, cores)
+        except ConfigError as error:
+            del inventory.voices[name]
+            inventory.problems.append(Problem(name, "voice", error.message))
     return written
 
 

@@ -25,9 +25,9 @@ from voxrepo.engine.command import RemoteControl, engine_command, engine_environ
 from voxrepo.engine.control import EngineControl
 from voxrepo.engine.sweep import close_to_others, sweep
 from voxrepo.engine.workspace import Workspace
-from voxrepo.repository.check import Inventory, Problem, take_inventory
+from voxrepo.repository.check import Inventory, take_inventory
 from voxrepo.repository.cpu_plan import usable_cores
-from voxrepo.repository.publish import publish_configs
+from voxrepo.repository.publish import publish_all
 from voxrepo.supervisor.child import Child
 from voxrepo.supervisor.device import choose_device, prepare_emulator
 from voxrepo.supervisor.loader import EngineEnded, edge_table, initial_statuses, load_everything
@@ -134,7 +134,7 @@ class Server:
         self._check_repository()
         if self._options.callables:
             self._remote = RemoteControl(free_port(), secrets.token_urlsafe(24))
-            self._write_token(self._remote.token)
+            self._folder.write_token(self._remote.token)
             self._update(
                 callables_url=f"http://127.0.0.1:{self._remote.port}",
                 callables_token_file=str(self._folder.token_file),
@@ -150,13 +150,8 @@ class Server:
     def _check_repository(self) -> None:
         layout = self._options.layout
         inventory = take_inventory(layout, lambda name: log.info("checking %s", name), usable_cores())
-        for name, voice in list(inventory.voices.items()):
-            try:
-                for file in publish_configs(layout, voice, usable_cores()):
-                    log.info("rendered %s", file)
-            except ConfigError as error:
-                del inventory.voices[name]
-                inventory.problems.append(Problem(name, "voice", error.message))
+        for file in publish_all(layout, inventory, usable_cores()):
+            log.info("rendered %s", file)
         for problem in inventory.problems:
             log.error("%s is not served: %s", problem.subject, problem.reason)
         if not (inventory.voices or inventory.models or inventory.problems or self._options.callables):
@@ -167,12 +162,6 @@ class Server:
             )
         self._inventory = inventory
         self.state.models = list(initial_statuses(inventory).values())
-
-    def _write_token(self, token: str) -> None:
-        remove_quietly(self._folder.token_file)
-        handle = os.open(self._folder.token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="ascii") as stream:
-            stream.write(token)
 
     def _start_edge(self) -> None:
         if self._edge is not None:
@@ -271,12 +260,7 @@ class Server:
         self.state.models = list(statuses.values())
         self._publish(ready=True)
         taken = self._wait_for_edge()
-        self._update(phase=self._phase_of_models() if taken else "degraded")
-
-    def _phase_of_models(self) -> Phase:
-        if any(status.state == "loading" for status in self.state.models):
-            return "loading"
-        return "ready" if all(status.is_whole for status in self.state.models) else "degraded"
+        self._update(phase=self.state.phase_of_models if taken else "degraded")
 
     def _child_runs_on(self, child: Child | None) -> bool:
         return child is not None and child.is_running() and not self._stop_signals
@@ -292,7 +276,7 @@ class Server:
     # watch
 
     def _watch(self) -> None:
-        edge = Tending("edge", lambda: self._edge, self._edge_died, self._start_edge)
+        edge = Tending("edge", lambda: self._edge, lambda: self._update(phase="degraded"), self._start_edge)
         engine = Tending("engine", lambda: self._engine, self._engine_died, self._restart_engine)
         while not self._stop_signals:
             time.sleep(WATCH_INTERVAL_S)
@@ -301,10 +285,7 @@ class Server:
                     tending.step(time.monotonic())
             restarts = {"edge_restarts": edge.restarts, "engine_restarts": engine.restarts}
             if self._table.catch_up() or any(getattr(self.state, name) != count for name, count in restarts.items()):
-                self._update(phase=self._phase_of_models(), **restarts)
-
-    def _edge_died(self) -> None:
-        self._update(phase="degraded")
+                self._update(phase=self.state.phase_of_models, **restarts)
 
     def _engine_died(self) -> None:
         models = [
@@ -344,10 +325,9 @@ class Server:
     # state
 
     def _publish(self, ready: bool = False) -> None:
-        generation = self._table.generation + 1
         self._table.put(
             edge_table(
-                generation,
+                self._table.generation + 1,
                 self._inventory,
                 self.state.models,
                 ready=ready,

@@ -71,6 +71,13 @@ class ServerState(BaseModel):
     callables_token_file: str = ""
     log_folder: str = ""
 
+    @property
+    def phase_of_models(self) -> Phase:
+        """The phase that follows from the models alone."""
+        if any(status.state == "loading" for status in self.models):
+            return "loading"
+        return "ready" if all(status.is_whole for status in self.models) else "degraded"
+
 
 class StateFolder:
     """``<state>/``: ``lock``, ``server.json``, ``table.json``, ``logs/``."""
@@ -131,6 +138,13 @@ class StateFolder:
         if self._lock_handle is not None:
             os.close(self._lock_handle)
             self._lock_handle = None
+
+    def write_token(self, token: str) -> None:
+        """Write the token for callables, readable by this user only."""
+        remove_quietly(self.token_file)
+        handle = os.open(self.token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="ascii") as stream:
+            stream.write(token)
 
     def write(self, state: ServerState) -> None:
         """Replace ``server.json`` in one step."""
