@@ -6,7 +6,8 @@ is needed (ids, frames):
 
 * Triton alone: segments in order of arrival, padded to the longest of up to 8 and to the smallest gear that holds them;
 * packed: the same gears, with the packing of ``ascend_om`` (and its windows for the vocoder);
-* packed, proposed gears: as ``voxrepo convert`` proposes them, from its own record of other texts;
+* packed, proposed gears: as ``voxrepo convert`` proposes them, from the record that ships with it, which was made in
+  another way from a part of the same sentences;
 * packed, gears from half: as it proposes them from the first half of this record, as a server that keeps one would.
 
 Nothing is run: calls are chosen by the very functions that the backend uses, and their times come from a cost that is

@@ -106,9 +106,7 @@ def main() -> None:
 
 def clone_voice(options: argparse.Namespace, scratch: Path) -> Path:
     """A root of its own with the voice, settings changed as asked."""
-    root = scratch / "root"
-    for folder in ("ensembles", "model_repository"):
-        clone_root(options.root / folder, root / folder)
+    root = clone_root(options.root, scratch / "root")
     for change in options.set:
         key, value = change.split("=")
         edit_yaml(root / "ensembles/en-joe/voice.yaml", **{f"stages__{key}": int(value) if value.isdigit() else value})

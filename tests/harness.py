@@ -39,7 +39,10 @@ def voxrepo(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
 
 
 def clone_root(source: Path, target: Path) -> Path:
-    """A copy of a root that shares the graphs (hard links) and owns everything that may be edited."""
+    """A copy of a root that shares the graphs (hard links) and owns everything that may be edited.
+
+    Only what a root is made of is copied, so that the copy may lie within it: links need one file system.
+    """
 
     def link_graphs(src: str, dst: str) -> None:
         if src.endswith((".onnx", ".om")):
@@ -47,7 +50,10 @@ def clone_root(source: Path, target: Path) -> Path:
         else:
             shutil.copy2(src, dst)
 
-    shutil.copytree(source, target, copy_function=link_graphs, ignore=shutil.ignore_patterns(".voxrepo"))
+    target.mkdir(parents=True)
+    for folder in ("ensembles", "model_repository"):
+        if (source / folder).is_dir():
+            shutil.copytree(source / folder, target / folder, copy_function=link_graphs)
     return target
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from om_backend.choice import ONNX_CPU, choose
 from om_backend.device.description import GraphDescription
 from om_backend.device.dtypes import DTYPES
-from om_backend.device.interface import Array
+from om_backend.device.interface import Array as Array  # noqa: PLC0414  part of this interface, too
 from om_backend.device.settings import Mode
 from voxrepo_contract.errors import ConfigError, Internal
 from voxrepo_contract.stage import GraphSpec
