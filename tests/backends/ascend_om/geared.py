@@ -15,7 +15,7 @@ from onnx import helper
 
 from voxrepo_contract.stage import GraphSpec, WindowedStage, write_stage
 
-from .graphs import CHANNELS, HOP, Tensors, place, place_vocoder
+from .graphs import CHANNELS, Tensors, place, place_vocoder, vocoder_constants
 
 Gears = Sequence[Mapping[str, int]]
 
@@ -94,15 +94,7 @@ def geared(spec: GraphSpec, gears: Gears) -> GraphSpec:
 def place_masked_vocoder(folder: Path, **options: Any) -> WindowedStage:
     """The generator of :func:`place_vocoder` with an input ``mask``, multiplied in before each convolution."""
     stage = place_vocoder(folder, **options)
-    rng = np.random.default_rng(7)
-    constants = {
-        "w1": (rng.standard_normal((6, CHANNELS, 5)) * 0.2).astype(np.float32),
-        "b1": rng.standard_normal(6).astype(np.float32) * np.float32(0.3),
-        "w2": (rng.standard_normal((HOP, 6, 5)) * 0.2).astype(np.float32),
-        "b2": rng.standard_normal(HOP).astype(np.float32) * np.float32(0.1),
-        "shape": np.array([0, 1, -1], np.int64),
-        "half": np.array(0.5, np.float32),
-    }
+    constants = vocoder_constants()
     nodes = [
         helper.make_node("Mul", ["features", "mask"], ["h0"]),
         helper.make_node("Conv", ["h0", "w1", "b1"], ["h1"], pads=[2, 2]),

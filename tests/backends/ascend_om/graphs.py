@@ -88,13 +88,10 @@ def place(
     return describe(file, inputs, outputs)
 
 
-def place_vocoder(folder: Path, *, hop: int = HOP, **options: Any) -> WindowedStage:
-    """A generator of two convolutions over 5 frames each (receptive field 4 to each side) and ``HOP`` per frame.
-
-    The second has a bias, so that a wrong edge shows: zero padding is not what a neighbour would have been.
-    """
+def vocoder_constants() -> dict[str, npt.NDArray[Any]]:
+    """Weights of :func:`place_vocoder` and its kin."""
     rng = np.random.default_rng(7)
-    constants = {
+    return {
         "w1": (rng.standard_normal((6, CHANNELS, 5)) * 0.2).astype(np.float32),
         "b1": rng.standard_normal(6).astype(np.float32) * np.float32(0.3),
         "w2": (rng.standard_normal((HOP, 6, 5)) * 0.2).astype(np.float32),
@@ -102,6 +99,14 @@ def place_vocoder(folder: Path, *, hop: int = HOP, **options: Any) -> WindowedSt
         "shape": np.array([0, 1, -1], np.int64),
         "half": np.array(0.5, np.float32),
     }
+
+
+def place_vocoder(folder: Path, *, hop: int = HOP, **options: Any) -> WindowedStage:
+    """A generator of two convolutions over 5 frames each (receptive field 4 to each side) and ``HOP`` per frame.
+
+    The second has a bias, so that a wrong edge shows: zero padding is not what a neighbour would have been.
+    """
+    constants = vocoder_constants()
     nodes = [
         helper.make_node("Conv", ["features", "w1", "b1"], ["h1"], pads=[2, 2]),
         helper.make_node("Tanh", ["h1"], ["h2"]),

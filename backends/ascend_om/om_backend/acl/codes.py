@@ -23,7 +23,7 @@ class Phase(str, Enum):
     CLOSE = "close"
 
 
-_REQUEST, _RETRY, _REFUSE = Action.REQUEST, Action.RETRY, Action.REFUSE
+_REQUEST, _FAIL, _RETRY, _REFUSE = Action.REQUEST, Action.FAIL, Action.RETRY, Action.REFUSE
 _RELOAD, _RESTART, _OUT = Action.RELOAD, Action.RESTART, Action.OUT_OF_SERVICE
 
 
@@ -161,7 +161,7 @@ CODES: dict[int, Code] = {
     200006: Code("ACL_ERROR_FEATURE_UNSUPPORTED", _REFUSE, "this device or driver does not offer the feature"),
     207000: Code(f"{_RT}FEATURE_NOT_SUPPORT", _REFUSE, "this device or driver does not offer the feature"),
     207001: Code(f"{_RT}MEMORY_ALLOCATION", _RETRY, _NO_MEMORY),
-    207003: Code(f"{_RT}AICORE_OVER_FLOW", _REQUEST, _OVERFLOW),
+    207003: Code(f"{_RT}AICORE_OVER_FLOW", _FAIL, _OVERFLOW),
     207004: Code(
         f"{_RT}NO_DEVICE", _OUT, "no device node is here; pass /dev/davinci*, davinci_manager, devmm_svm and hisi_hdc"
     ),
@@ -175,8 +175,8 @@ CODES: dict[int, Code] = {
     207010: Code(f"{_RT}NO_MODEL_RESOURCE", _RESTART, _EXHAUSTED),
     207011: Code(f"{_RT}NO_CDQ_RESOURCE", _RESTART, _EXHAUSTED),
     207012: Code(f"{_RT}OVER_LIMIT", _RESTART, _EXHAUSTED),
-    207016: Code(f"{_RT}AIVEC_OVER_FLOW", _REQUEST, _OVERFLOW),
-    207017: Code(f"{_RT}OVER_FLOW", _REQUEST, _OVERFLOW),
+    207016: Code(f"{_RT}AIVEC_OVER_FLOW", _FAIL, _OVERFLOW),
+    207017: Code(f"{_RT}OVER_FLOW", _FAIL, _OVERFLOW),
     207018: Code(f"{_RT}DEVICE_OOM", _RETRY, _NO_MEMORY),
     207020: Code(f"{_RT}TIMEOUT", _RETRY, "the driver ran out of time; the call may be made again once"),
     245000: Code(f"{_GE}MEMORY_ALLOCATION", _RETRY, "the host has no memory left for the model"),

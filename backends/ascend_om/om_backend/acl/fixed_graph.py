@@ -15,15 +15,11 @@ import numpy as np
 
 from om_backend.acl import enums
 from om_backend.acl.datasets import Datasets
-from om_backend.acl.descriptor import Descriptor, Port
+from om_backend.acl.descriptor import Port
 from om_backend.acl.gears import Gear, joined_dims
-from om_backend.acl.graph import AclGraph
+from om_backend.acl.graph import AclGraph, LoadedModel
 from om_backend.acl.memory import Piece
-from om_backend.acl.options import Options
-from om_backend.acl.owned import Owned
-from om_backend.acl.session import Session
 from om_backend.acl.shapes import Shapes, byte_count, check_arrays, no_such_gear, wrong_static_shape
-from om_backend.device.description import GraphDescription
 from om_backend.device.dtypes import DTYPES
 from om_backend.device.faults import Action, DeviceFault
 from om_backend.device.interface import Array, PlaceOutput
@@ -52,36 +48,15 @@ class _Plan:
 class FixedGraph(AclGraph):
     """A static graph, or one with batch gears or dims gears.
 
-    Args:
-        session: of the device.
-        name: for texts.
-        options: of the graph.
-        stream: its stream.
-        model: id of the loaded model.
-        desc: handle of its descriptor.
-        descriptor: what the descriptor says.
-        owned: everything to give back; the buffers are added.
-        description: for the callers.
-
     Raises:
         DeviceFault: a buffer could not be made; ``owned`` holds what was.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        name: str,
-        options: Options,
-        stream: int,
-        model: int,
-        desc: int,
-        descriptor: Descriptor,
-        owned: Owned,
-        description: GraphDescription,
-    ) -> None:
-        super().__init__(session, name, options, stream, owned, description)
-        self._model = model
-        self._desc = desc
+    def __init__(self, model: LoadedModel) -> None:
+        super().__init__(model)
+        descriptor = model.descriptor
+        self._model = model.number
+        self._desc = model.desc
         self._descriptor = descriptor
         self._inputs = [self._piece(port.size_bytes) for port in descriptor.inputs]
         self._outputs = [self._piece(port.size_bytes) for port in descriptor.outputs]
@@ -90,9 +65,9 @@ class FixedGraph(AclGraph):
             gear = self._piece(max(descriptor.gear_bytes, _GEAR_BYTES_MIN), hosted=False)
             places[descriptor.gear_index] = _place(gear)
         self._datasets = Datasets(
-            session.load,
-            session.close,
-            owned,
+            model.session.load,
+            model.session.close,
+            model.owned,
             places,
             {port.index: _place(piece) for port, piece in zip(descriptor.outputs, self._outputs, strict=True)},
         )

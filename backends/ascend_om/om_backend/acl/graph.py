@@ -6,8 +6,10 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from om_backend.acl.codes import STREAM_SYNC_TIMEOUT
+from om_backend.acl.descriptor import Descriptor
 from om_backend.acl.options import Options
 from om_backend.acl.owned import Owned
 from om_backend.acl.session import POISONING, Session, again, named
@@ -24,29 +26,46 @@ _LAST_DRAIN_MS = 2000
 """How long a stream that ran into the watchdog gets to drain when its graph is closed."""
 
 
-class AclGraph(ABC):
-    """A graph on the device with its own stream.
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that AscendCL has loaded, before there are buffers for it.
 
-    A stream is never left with work in it: the staging memory of the next run is that of this one.
-
-    Args:
+    Attributes:
         session: of the device.
         name: for texts.
         options: of the graph.
         stream: its stream, released with ``owned``.
-        owned: everything that must be given back, in order.
-        description: of the graph.
+        number: id of the loaded model.
+        desc: handle of its descriptor.
+        descriptor: what the descriptor says.
+        owned: everything that must be given back, in order; buffers are added.
+        description: for the callers.
     """
 
-    def __init__(
-        self, session: Session, name: str, options: Options, stream: int, owned: Owned, description: GraphDescription
-    ) -> None:
-        self.description = description
-        self._session = session
-        self._name = name
-        self._options = options
-        self._stream = stream
-        self._owned = owned
+    session: Session
+    name: str
+    options: Options
+    stream: int
+    number: int
+    desc: int
+    descriptor: Descriptor
+    owned: Owned
+    description: GraphDescription
+
+
+class AclGraph(ABC):
+    """A graph on the device with its own stream.
+
+    A stream is never left with work in it: the staging memory of the next run is that of this one.
+    """
+
+    def __init__(self, model: LoadedModel) -> None:
+        self.description = model.description
+        self._session = model.session
+        self._name = model.name
+        self._options = model.options
+        self._stream = model.stream
+        self._owned = model.owned
         self._lock = threading.Lock()
         self._in_flight = False
         self._hung = False

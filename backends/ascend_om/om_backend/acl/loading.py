@@ -10,7 +10,7 @@ from om_backend.acl.budget import buffers_bytes, check_budget
 from om_backend.acl.descriptor import Descriptor, read_descriptor
 from om_backend.acl.files import FileFacts, read_facts
 from om_backend.acl.fixed_graph import FixedGraph
-from om_backend.acl.graph import STREAM, AclGraph
+from om_backend.acl.graph import STREAM, AclGraph, LoadedModel
 from om_backend.acl.memory import device_memory
 from om_backend.acl.options import Options, read_options
 from om_backend.acl.owned import Owned
@@ -70,9 +70,8 @@ def _load(session: Session, file: Path, options: Options, owned: Owned) -> AclGr
         memory=MemoryNeed(need.weights_bytes, need.work_bytes, buffers.buffers_bytes),
         soc=facts.soc,
     )
-    if descriptor.kind == "range":
-        return RangeGraph(session, file.name, options, stream, model, descriptor, owned, description)
-    return FixedGraph(session, file.name, options, stream, model, desc, descriptor, owned, description)
+    loaded = LoadedModel(session, file.name, options, stream, model, desc, descriptor, owned, description)
+    return RangeGraph(loaded) if descriptor.kind == "range" else FixedGraph(loaded)
 
 
 def _need(session: Session, file: Path, facts: FileFacts, options: Options) -> MemoryNeed:

@@ -16,15 +16,14 @@ import numpy as np
 from om_backend.acl import enums
 from om_backend.acl.budget import buffers_bytes
 from om_backend.acl.datasets import Datasets
-from om_backend.acl.descriptor import Descriptor, Port
-from om_backend.acl.graph import AclGraph
+from om_backend.acl.descriptor import Port
+from om_backend.acl.graph import AclGraph, LoadedModel
 from om_backend.acl.memory import Piece
 from om_backend.acl.options import Options
 from om_backend.acl.owned import Owned
-from om_backend.acl.session import POISONING, Session
+from om_backend.acl.session import POISONING
 from om_backend.acl.shapes import byte_count, check_arrays, check_ranges
 from om_backend.acl.texts import OUTPUT_TOO_SMALL, needed_output_bytes
-from om_backend.device.description import GraphDescription
 from om_backend.device.dtypes import DTYPES
 from om_backend.device.faults import Action, DeviceFault
 from om_backend.device.interface import Array, PlaceOutput
@@ -60,31 +59,22 @@ class _Tensor:
 
 
 class RangeGraph(AclGraph):
-    """A graph built for ranges; arguments as for :class:`om_backend.acl.fixed_graph.FixedGraph`.
+    """A graph built for ranges.
 
     Raises:
         DeviceFault: a buffer could not be made; ``owned`` holds what was.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        name: str,
-        options: Options,
-        stream: int,
-        model: int,
-        descriptor: Descriptor,
-        owned: Owned,
-        description: GraphDescription,
-    ) -> None:
-        super().__init__(session, name, options, stream, owned, description)
-        self._model = model
+    def __init__(self, model: LoadedModel) -> None:
+        super().__init__(model)
+        descriptor, options = model.descriptor, model.options
+        self._model = model.number
         self._inputs = [self._tensor(port, first_input_bytes(port)) for port in descriptor.inputs]
         self._outputs = [self._tensor(port, first_output_bytes(port, options)) for port in descriptor.outputs]
         self._datasets = Datasets(
-            session.load,
-            session.close,
-            owned,
+            model.session.load,
+            model.session.close,
+            model.owned,
             {tensor.port.index: (tensor.piece.device, tensor.piece.size_bytes) for tensor in self._inputs},
             {tensor.port.index: (tensor.piece.device, tensor.piece.size_bytes) for tensor in self._outputs},
         )

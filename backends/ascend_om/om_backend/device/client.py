@@ -252,7 +252,7 @@ class DeviceWorker:
                 self._process = None
             self._set(
                 State.OUT_OF_SERVICE,
-                "the device is out of service and needs a look; unload and load the model when it works again "
+                "the device is out of service and needs a look; restart the server when it works again "
                 f"({why.partition(chr(10))[0]})",
             )
         self._log("error", f"ALARM {self.name} is out of service: {why}")

@@ -10,6 +10,8 @@ class Action(str, Enum):
 
     REQUEST = "request"
     """The request's own fault (a shape, a value); the graph is sound."""
+    FAIL = "fail"
+    """The graph does not work on these values, which is not the caller's fault; the same call would fail again."""
     RETRY = "retry"
     """A passing condition (queue full, link error): the same call may be made again, once."""
     REFUSE = "refuse"

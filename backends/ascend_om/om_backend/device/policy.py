@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from om_backend.device.faults import Action, DeviceFault
-from voxrepo_contract.errors import ConfigError, InvalidArgument, Unavailable, VoxrepoError
+from voxrepo_contract.errors import ConfigError, Internal, InvalidArgument, Unavailable, VoxrepoError
 
 
 def run_error(fault: DeviceFault) -> VoxrepoError:
@@ -17,6 +17,8 @@ def run_error(fault: DeviceFault) -> VoxrepoError:
     if fault.action is Action.REQUEST:
         return InvalidArgument(fault.advice)
     where = fault.call if fault.code == 0 else f"{fault.call}: {fault.code} {fault.code_name}".rstrip()
+    if fault.action is Action.FAIL:
+        return Internal(f"{fault.advice} ({where})")
     what = {
         Action.RETRY: "the device was busy twice in a row",
         Action.REFUSE: "the device refused the run",
@@ -30,7 +32,7 @@ def run_error(fault: DeviceFault) -> VoxrepoError:
 def load_error(fault: DeviceFault, file: Path) -> VoxrepoError:
     """The error that refuses a load which ended in ``fault``: the text in full, it goes to the operator."""
     text = str(fault).removeprefix(f"{file}: ")
-    if fault.action in (Action.REFUSE, Action.REQUEST):
+    if fault.action in (Action.REFUSE, Action.REQUEST, Action.FAIL):
         return ConfigError(text, file=file)
     return Unavailable(f"{file}: {text}")
 

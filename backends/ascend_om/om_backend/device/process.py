@@ -173,14 +173,6 @@ class WorkerProcess:
             self._area.trim()
             self._ask_locked("trim", self._settings.limits.short)
 
-    def ping(self) -> None:
-        """Ask for a sign of life.
-
-        Raises:
-            DeviceFault: there is none.
-        """
-        self._ask("ping", self._settings.limits.short)
-
     def close(self) -> None:
         """Have the worker release the device and end; kill it if it does not. Safe to call twice."""
         end = time.monotonic() + self._settings.limits.close

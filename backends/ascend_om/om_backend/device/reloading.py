@@ -67,9 +67,7 @@ def reload(process: WorkerProcess, graph: LoadedFile) -> None:
         DeviceFault: it cannot be loaded, or is not the file that it was.
     """
     if _stamp_or_none(graph.file) != graph.stamp:
-        raise DeviceFault(
-            "load", 0, Action.REFUSE, f"{graph.file} was changed after it was loaded; unload and load the model"
-        )
+        raise DeviceFault("load", 0, Action.REFUSE, f"{graph.file} was changed after it was loaded; restart the server")
     description = process.load(graph.number, graph.file, graph.options)
     if (description.kind, description.inputs, description.outputs) != (
         graph.description.kind,

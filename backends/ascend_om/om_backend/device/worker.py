@@ -56,7 +56,6 @@ class Worker:
             "memory": self._memory,
             "unload": self._unload,
             "trim": self._trim,
-            "ping": lambda request: {},
             "close": self._close,
         }
 

@@ -337,7 +337,7 @@ def test_a_broken_device_stays_out_of_service(make_worker: Make, graph_file: Wri
     with pytest.raises(Unavailable, match="the device is out of service: a tiny out_of_service"):
         call(worker, graph, BY_ACTION[Action.OUT_OF_SERVICE])
     for _ in range(3):
-        with pytest.raises(Unavailable, match="out of service and needs a look; unload and load the model"):
+        with pytest.raises(Unavailable, match="out of service and needs a look; restart the server"):
             call(worker, graph)
         time.sleep(0.1)
     assert worker.state is State.OUT_OF_SERVICE
@@ -397,7 +397,7 @@ def test_a_graph_that_was_replaced_on_disk_is_not_loaded_again(make_worker: Make
     graph_file(factor=3.0)
     os.kill(worker_pid(worker), signal.SIGKILL)
     wait_for(worker, State.OUT_OF_SERVICE)
-    assert "was changed after it was loaded; unload and load the model" in log.text
+    assert "was changed after it was loaded; restart the server" in log.text
     with pytest.raises(Unavailable):
         call(worker, graph)
 

@@ -6,7 +6,7 @@ import pytest
 from om_backend.device.faults import Action, DeviceFault
 from om_backend.device.policy import RestartHistory, RestartPolicy, is_repeated, load_error, run_error
 
-from voxrepo_contract.errors import ConfigError, InvalidArgument, Unavailable, VoxrepoError
+from voxrepo_contract.errors import ConfigError, Internal, InvalidArgument, Unavailable, VoxrepoError
 
 
 def fault(action: Action, code: int = 507015) -> DeviceFault:
@@ -17,6 +17,7 @@ def fault(action: Action, code: int = 507015) -> DeviceFault:
     ("action", "kind", "says"),
     [
         (Action.REQUEST, InvalidArgument, "a sentence"),
+        (Action.FAIL, Internal, "a sentence (acl.rt.synchronize: 507015 AICORE)"),
         (Action.RETRY, Unavailable, "busy twice in a row: a sentence (acl.rt.synchronize: 507015 AICORE)"),
         (Action.REFUSE, Unavailable, "refused the run: a sentence (acl.rt.synchronize: 507015 AICORE)"),
         (Action.RELOAD, Unavailable, "is loaded again: a sentence (acl.rt.synchronize: 507015 AICORE)"),
@@ -32,13 +33,13 @@ def test_every_action_has_its_answer_to_a_request(action: Action, kind: type[Vox
 
 
 def test_the_table_of_actions_is_complete():
-    assert {type(run_error(fault(action))) for action in Action} == {InvalidArgument, Unavailable}
+    assert {type(run_error(fault(action))) for action in Action} == {InvalidArgument, Internal, Unavailable}
 
 
 @pytest.mark.parametrize("action", list(Action))
 def test_a_refused_load_tells_the_operator_everything(action: Action):
     error = load_error(fault(action), Path("/models/m.om"))
-    assert type(error) is (ConfigError if action in (Action.REFUSE, Action.REQUEST) else Unavailable)
+    assert type(error) is (ConfigError if action in (Action.REFUSE, Action.REQUEST, Action.FAIL) else Unavailable)
     assert error.message == "/models/m.om: a sentence (acl.rt.synchronize: 507015 AICORE; /secret/path)"
 
 
@@ -57,6 +58,7 @@ def test_a_file_is_named_once():
         (Action.RETRY, 0, 0.1, True),
         (Action.RETRY, 1, 0.1, False),
         (Action.REQUEST, 0, 0.1, False),
+        (Action.FAIL, 0, 0.1, False),
         (Action.REFUSE, 0, 0.1, False),
         (Action.OUT_OF_SERVICE, 0, 0.1, False),
     ],
