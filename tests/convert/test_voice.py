@@ -15,6 +15,7 @@ from voxrepo.convert.records import SHIPPED_RECORD, read_record
 from voxrepo.convert.soc import parse_soc
 from voxrepo.convert.sources import parse_what
 from voxrepo.convert.stage_conversion import Job
+from voxrepo.convert.staging import alone_in
 from voxrepo.convert.target import find_target
 from voxrepo.convert.voice import ConvertedVoice, convert_voice
 from voxrepo.importers.install import STAGING_PREFIX
@@ -107,6 +108,14 @@ def test_a_converted_stage_describes_its_gears_and_its_origin(layout: Layout):
     assert new.options.max_ids_per_segment == 300
     assert isinstance(old, LengthRegulatedStage)
     assert new.options.max_frames_per_segment == old.options.max_frames_per_segment > 256, "or long speech is squeezed"
+
+
+def test_a_second_conversion_at_the_same_time_is_refused_and_changes_nothing(layout: Layout):
+    before = everything(layout)
+    with alone_in(layout.model_repository), pytest.raises(ConfigError, match="another conversion is at work here"):
+        convert(layout)
+    assert everything(layout) == before
+    convert(layout)
 
 
 def test_a_converted_generator_takes_a_mask(layout: Layout):

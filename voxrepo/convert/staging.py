@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
 
 from voxrepo.importers.install import STAGING_PREFIX
 from voxrepo.repository.graph_model import versions_of
+from voxrepo_contract.errors import ConfigError
+
+
+@contextmanager
+def alone_in(repository: Path) -> Iterator[None]:
+    """Keep other conversions out of a repository meanwhile; the kernel ends it with the process, however that ends.
+
+    Raises:
+        ConfigError: another one is at work, or the folder cannot be locked.
+    """
+    with ExitStack() as held:
+        try:
+            handle = os.open(repository, os.O_RDONLY | os.O_DIRECTORY)
+            held.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(
+                "another conversion is at work here; start again when it is done", file=repository
+            ) from error
+        except OSError as error:
+            raise ConfigError(f"cannot be locked: {error.strerror}", file=repository) from error
+        yield
 
 
 @contextmanager

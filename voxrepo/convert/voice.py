@@ -12,7 +12,7 @@ from voxrepo.convert.gears import Gear
 from voxrepo.convert.proof_cases import Speaker, texts_of
 from voxrepo.convert.sources import PROVENANCE_KEY, StageSource, What, find_source
 from voxrepo.convert.stage_conversion import Job, conversion_key, convert_stage, stage_gears
-from voxrepo.convert.staging import existing_versions, next_version, staging_folder, sync, sync_folder
+from voxrepo.convert.staging import alone_in, existing_versions, next_version, staging_folder, sync, sync_folder
 from voxrepo.convert.target import Progress, part_of
 from voxrepo.repository.check import check_voice
 from voxrepo.repository.cpu_plan import usable_cores
@@ -120,6 +120,11 @@ def convert_voice(layout: Layout, what: What, job: Job, *, use: bool, progress: 
         ConfigError: a file is wrong or cannot be written.
         ConversionRefused: a graph cannot be converted, or the conversion not proved.
     """
+    with alone_in(layout.model_repository):
+        return _convert(layout, what, job, use=use, progress=progress)
+
+
+def _convert(layout: Layout, what: What, job: Job, *, use: bool, progress: Progress) -> ConvertedVoice:
     spec = read_voice(layout, what.voice)
     front_dir, front_end = front_end_of(layout, spec)
     plans = []
