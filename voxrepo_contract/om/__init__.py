@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from voxrepo_contract.om.compat import Host, check_fits
 from voxrepo_contract.om.model import GEAR_INPUT, Attributes, Header, OmFile, OmTensor, Partition, SubModel
+from voxrepo_contract.om.numbering import acl_dtype_name
 from voxrepo_contract.om.reader import read
 from voxrepo_contract.om.sniff import identify
 
@@ -23,6 +24,7 @@ __all__ = [
     "OmTensor",
     "Partition",
     "SubModel",
+    "acl_dtype_name",
     "check_fits",
     "identify",
     "read",

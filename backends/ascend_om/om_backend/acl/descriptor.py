@@ -15,8 +15,9 @@ from om_backend.acl.calls import Calls
 from om_backend.acl.files import Ranges
 from om_backend.acl.gears import Gear, batch_gears, split_gears
 from om_backend.device.description import Kind, TensorInfo
+from om_backend.device.dtypes import DTYPES
 from om_backend.device.faults import Action, DeviceFault
-from voxrepo_contract.om import GEAR_INPUT
+from voxrepo_contract.om import GEAR_INPUT, acl_dtype_name
 
 
 @dataclass(frozen=True)
@@ -137,11 +138,10 @@ def _name(calls: Calls, side: str, desc: int, index: int) -> str:
 def _port(calls: Calls, side: str, desc: int, index: int, name: str) -> Port:
     dims = _dims(calls.get(f"mdl.get_{side}_dims", desc, index))
     acl_dtype = int(calls.value(f"mdl.get_{side}_data_type", desc, index))
-    dtype = enums.DTYPES.get(acl_dtype)
-    if dtype is None:
-        known = enums.REFUSED_DTYPES.get(acl_dtype, f"number {acl_dtype}")
+    dtype = acl_dtype_name(acl_dtype)
+    if dtype not in DTYPES:
         raise _refusal(
-            f"its {side} {name} has the type {known}, which arrays here do not carry; build it with a float32 or "
+            f"its {side} {name} has the type {dtype}, which arrays here do not carry; build it with a float32 or "
             "float16 tensor there"
         )
     if side == "input" and calls.has("mdl.get_input_dims_v2"):

@@ -18,31 +18,3 @@ MEMORY_KIND_HBM = 1
 
 AIPP_INPUT = "ascend_dynamic_aipp_data"
 """Hidden input of models with dynamic image preprocessing."""
-
-DTYPES: dict[int, str] = {
-    0: "FP32",
-    1: "FP16",
-    2: "INT8",
-    3: "INT32",
-    4: "UINT8",
-    6: "INT16",
-    7: "UINT16",
-    8: "UINT32",
-    9: "INT64",
-    10: "UINT64",
-    11: "FP64",
-    12: "BOOL",
-}
-"""aclDataType -> Open Inference Protocol name, for the types that numpy has too."""
-
-REFUSED_DTYPES: dict[int, str] = {
-    -1: "undefined",
-    13: "string",
-    16: "complex64",
-    17: "complex128",
-    27: "bfloat16",
-    29: "int4",
-    30: "uint1",
-    33: "complex32",
-}
-"""aclDataType values without a numpy type or without meaning for a tensor, by a readable name."""

@@ -40,7 +40,7 @@ def test_a_wrong_request_is_refused_by_itself_and_the_next_one_is_served(tmp_pat
         ("static", {}, {"vnpu": True}, "--virtual_type=1"),
         ("ranged", {"opp_version": "7.0"}, {}, "operator package"),
         ("image_gears", {}, {}, "image sizes"),
-        ("brain_float", {}, {}, "input x has the type bfloat16"),
+        ("brain_float", {}, {}, "input x has the type BF16"),
         ("with_aipp", {}, {}, "AIPP"),
     ],
 )
