@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.harness import VOICE, RunningServer, running_server, voxrepo
 from tests.recogniser import Recogniser, load_recogniser
+
+# time limits of single examples say more of what else the machine does than of the code
+settings.register_profile("voxrepo", deadline=None)
+settings.load_profile("voxrepo")
 
 
 @pytest.fixture(scope="session")
