@@ -6,6 +6,7 @@ make a stage of it. They are read here, from the file alone.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from voxrepo_contract.stage import BATCH_AXIS, Dim, GraphSpec, GraphTensor, sha2
 
 ONNX_FILE = "model.onnx"
 OM_FILE = "model.om"
+MAX_TENSOR_BYTES = 1 << 30
+"""A device call takes no more, and messages of gRPC end at 2 GiB. Warming up with more could take all memory."""
 _BATCH_WORDS = frozenset({"batch", "batchsize", "bs", "n", "b", "nb", "bsz"})
 _LENGTH_WORD = re.compile(
     r"(seq|len|time|frame|sample|token|char|word|phon|step|width|height|point|box|node|edge|chunk|window|text|t$|l$)"
@@ -112,7 +115,11 @@ def read_foreign(version_dir: Path) -> ForeignGraph:
         ConfigError: there is no such file, it is something else than its name says, or it cannot be served.
     """
     file = find_graph_file(version_dir)
-    return _read_onnx(file) if file.name == ONNX_FILE else _read_om(file)
+    graph = _read_onnx(file) if file.name == ONNX_FILE else _read_om(file)
+    for side, tensors in (("input", graph.inputs), ("output", graph.outputs)):
+        for tensor in tensors:
+            _check_size(file, side, tensor)
+    return graph
 
 
 def graph_of_stage(spec: GraphSpec) -> ForeignGraph:
@@ -217,6 +224,19 @@ def _onnx_joinable(inputs: Sequence[ForeignTensor], outputs: Sequence[ForeignTen
     if any(word in _BATCH_WORDS or word.startswith("batch") for word in words):
         return "yes"
     return "no" if any(_LENGTH_WORD.match(word) for word in words) else "maybe"
+
+
+def _check_size(file: Path, side: str, tensor: ForeignTensor) -> None:
+    """Refuse a tensor that is too large whatever the sizes of its axes that vary."""
+    # a string takes its length at least
+    item_bytes = {"BOOL": 1, "BYTES": 4}.get(tensor.dtype) or int(re.sub(r"\D", "", tensor.dtype)) // 8
+    size_bytes = item_bytes * math.prod(dim for dim in tensor.dims or () if isinstance(dim, int))
+    if size_bytes > MAX_TENSOR_BYTES:
+        raise ConfigError(
+            f"{side} {tensor.name!r} has the shape {list(tensor.dims or ())}, which takes {size_bytes} bytes; a "
+            f"request can carry {MAX_TENSOR_BYTES} per tensor: build the graph with smaller sizes",
+            file=file,
+        )
 
 
 def _check_external(file: Path, names: Sequence[str]) -> None:

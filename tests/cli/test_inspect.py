@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -154,6 +155,12 @@ def test_says_what_a_file_is_that_is_no_model(tmp_path, name):
 def test_says_that_a_file_is_missing_or_a_folder(tmp_path):
     assert "missing" in run(str(tmp_path / "no.om")).output
     assert "is a folder" in run(str(tmp_path)).output
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_does_not_keep_it_waiting(tmp_path):
+    os.mkfifo(tmp_path / "model.om")
+    assert "is a pipe or a device" in run(str(tmp_path / "model.om")).output
 
 
 def test_a_truncated_onnx_model_is_refused(graph):

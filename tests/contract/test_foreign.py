@@ -130,6 +130,16 @@ def test_a_pipe_in_the_place_of_a_graph_does_not_keep_the_reader_waiting(tmp_pat
         read_foreign(tmp_path)
 
 
+@pytest.mark.parametrize("shape", [[2**40, 2**40], [1, 60_000, 60_000], ["n", 1 << 28, 2]])
+def test_a_tensor_that_no_request_could_carry_is_refused_with_its_size(tmp_path: Path, shape: list[str | int]):
+    with pytest.raises(ConfigError, match=r"input 'x' has the shape .*, which takes \d+ bytes; a request can carry"):
+        read_foreign(place_onnx(tmp_path, {"x": shape}, {"y": shape}))
+
+
+def test_a_tensor_of_the_largest_size_is_read(tmp_path: Path):
+    assert read_foreign(place_onnx(tmp_path, {"x": ["n", 1 << 28]}, {"y": ["n", 1 << 28]})).inputs
+
+
 def test_a_pickle_named_om_is_never_unpickled(tmp_path: Path):
     class Bomb:
         def __reduce__(self) -> tuple[Any, ...]:

@@ -230,6 +230,23 @@ def test_a_batch_where_the_graph_has_none_is_refused():
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "instance_group { count: 100000 kind: KIND_CPU }",
+        "instance_group { count: 1000 gpus: [0, 1] }",
+        "instance_group { count: 600 } instance_group { count: 600 }",
+        "instance_group { count: -1 }",
+    ],
+)
+def test_a_number_of_instances_that_no_machine_holds_is_refused(text: str):
+    assert "it must be from 1 to 1024, and each is a process" in refusal(text)
+
+
+def test_a_negative_batch_size_is_refused():
+    assert "max_batch_size: is -3; it must be 0 (no batch axis) or more" in refusal("max_batch_size: -3")
+
+
+@pytest.mark.parametrize(
     ("text", "count", "devices"),
     [
         ("instance_group { count: 2 kind: KIND_GPU gpus: [0, 1] }", 4, "0;0;1;1"),

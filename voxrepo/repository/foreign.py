@@ -19,6 +19,8 @@ from voxrepo_contract.foreign import OM_FILE, ONNX_FILE, ForeignGraph, ForeignTe
 BACKEND = "ascend_om"
 DEFAULT_MAX_BATCH = 8
 """Where the graph itself sets no limit: larger batches gain nothing on a CPU and multiply the memory of a call."""
+MAX_INSTANCES = 1024
+"""As for a voice's stages. Each is a process, and the engine starts as many as it is told."""
 MAX_THREADS = 2
 """Most threads of an instance that names none: such a model has one instance, and two shorten a call."""
 
@@ -94,6 +96,8 @@ def _check_backend(config: ModelConfig) -> None:
 
 def _is_batched(config: ModelConfig, graph: ForeignGraph, *, no_batch: bool) -> bool:
     tensors = [*graph.inputs, *graph.outputs]
+    if config.max_batch_size < 0:
+        raise ConfigError(f"max_batch_size: is {config.max_batch_size}; it must be 0 (no batch axis) or more")
     if config.max_batch_size > 0:
         for tensor in tensors:
             if tensor.dims is not None and not (tensor.dims and isinstance(tensor.dims[0], str)):
@@ -201,6 +205,11 @@ def _translate_instances(config: ModelConfig) -> None:
             )
         # as in Triton, the count is per device
         count += per_device * max(len(group.gpus), 1)
+        if group.count < 0 or count > MAX_INSTANCES:
+            raise ConfigError(
+                f"instance_group: asks for {group.count if group.count < 0 else count} instances; it must be from 1 to "
+                f"{MAX_INSTANCES}, and each is a process"
+            )
         devices += [device for device in group.gpus for _ in range(per_device)]
     given = config.parameters["device_ids"].string_value if "device_ids" in config.parameters else ""
     if given and not _DEVICE_IDS.match(given):

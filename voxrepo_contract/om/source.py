@@ -44,6 +44,9 @@ class Source:
         try:
             if path.is_dir():
                 raise ConfigError("is a folder, not a model file; name the file in it", file=path)
+            if path.exists() and not path.is_file():
+                # a pipe would keep its reader waiting for ever
+                raise ConfigError("is a pipe or a device, not a model file", file=path)
             stream = path.open("rb")
             size_bytes = stream.seek(0, io.SEEK_END)
         except FileNotFoundError as error:
