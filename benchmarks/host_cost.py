@@ -20,7 +20,7 @@ import pstats
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from voxrepo_contract.errors import VoxrepoError  # noqa: E402
 IDS = 96
 FRAMES = 240
 HOTTEST = 15
+RUN_CALLS = ("set_context", "memcpy", "execute_async", "synchronize", "dynamic", "get_cur_output_dims")
 
 
 @dataclass
@@ -109,17 +110,14 @@ def vocoder_job(channels: int) -> Job:
     return Job(inputs, {}, lambda outputs: None, fail)
 
 
-def library_seconds(npu: EmulatedNpu) -> tuple[float, int]:
-    """Seconds inside AscendCL calls while graphs ran, and runs, from the report of the only worker so far."""
+def library_seconds(npu: EmulatedNpu) -> float:
+    """Seconds inside the AscendCL calls that a run makes, from the report of the only worker so far."""
     (end,) = npu.of_kind("end")
-    run_calls = ("set_context", "memcpy", "execute_async", "synchronize", "set_input_dynamic", "set_dynamic", "get_cur")
-    seconds = sum(value for name, value in end["seconds"].items() if any(call in name for call in run_calls))
-    return seconds, int(end["calls"].get("mdl.execute_async", 0))
+    return float(sum(seconds for name, seconds in end["seconds"].items() if any(part in name for part in RUN_CALLS)))
 
 
-def measure(stage: str, version_dir: Path, make: Any, requests: int, scratch: Path) -> tuple[dict[str, float], Any]:
-    """Microseconds per request by layer, and the profile of the stub's side."""
-    npu = EmulatedNpu(scratch / stage)
+def start(version_dir: Path, npu: EmulatedNpu, clocks: Clocks) -> tuple[Program, Workers]:
+    """The stage program, warm, on a device that takes no time."""
     npu.folder.mkdir()
     npu.write_settings(compute=False)
     environment = {
@@ -129,42 +127,54 @@ def measure(stage: str, version_dir: Path, make: Any, requests: int, scratch: Pa
         "VOXREPO_EMULATOR_SETTINGS": str(npu.settings_file),
         "VOXREPO_WORKER_PYTHON": sys.executable,
     }
-    clocks = Clocks()
     workers = Workers("emulator", 0, 30_000, lambda level, line: None, clocks, environment)
     settings = RuntimeSettings(
         mode="emulator", worker=workers.get, loaded=lambda file, where, graph: clocks.watch(graph)
     )
+    try:
+        program = load_program(version_dir, settings, None)
+        program.warm_up()
+    except BaseException:
+        workers.close()
+        raise
+    return program, workers
+
+
+def measure(
+    stage: str, version_dir: Path, make: Callable[[], Job], requests: int, scratch: Path
+) -> tuple[dict[str, float], cProfile.Profile]:
+    """Microseconds per request by layer, and the profile of the stub's side."""
+    idle = EmulatedNpu(scratch / f"{stage}-idle")
+    _, workers = start(version_dir, idle, Clocks())
+    workers.close()
+
+    npu, clocks = EmulatedNpu(scratch / stage), Clocks()
+    program, workers = start(version_dir, npu, clocks)
     profile = cProfile.Profile()
     try:
-        program: Program = load_program(version_dir, settings, None)
-        program.warm_up()
         clocks.graph_s = clocks.runtime_s = 0.0
         clocks.calls = 0
-        start = time.perf_counter()
+        begin = time.perf_counter()
         for _ in range(requests):
             program.run([make()])
-        total_s = time.perf_counter() - start
-        row = {
-            "total": total_s,
-            "program": total_s - clocks.graph_s,
-            "worker": clocks.graph_s - clocks.runtime_s,
-            "runtime and library": clocks.runtime_s,
-        }
-        calls = clocks.calls
+        total_s = time.perf_counter() - begin
+        graph_s, runtime_s, calls = clocks.graph_s, clocks.runtime_s, clocks.calls
         profile.enable()
         for _ in range(requests):
             program.run([make()])
         profile.disable()
     finally:
         workers.close()
-    library_s, runs = library_seconds(npu)
-    # the report covers all runs of the worker, so the share per run is what can be compared
-    library_us = library_s / max(runs, 1) * calls / requests * 1e6
-    micros = {name: seconds / requests * 1e6 for name, seconds in row.items()}
-    micros["library"] = min(library_us, micros["runtime and library"])
-    micros["runtime"] = micros.pop("runtime and library") - micros["library"]
-    micros["calls"] = calls / requests
-    return micros, profile
+    # loading and warming up cost the same in both workers; what is left are twice the requests
+    library_s = (library_seconds(npu) - library_seconds(idle)) / 2
+    seconds = {
+        "total": total_s,
+        "program": total_s - graph_s,
+        "worker": graph_s - runtime_s,
+        "runtime": runtime_s - library_s,
+        "library": library_s,
+    }
+    return {**{name: value / requests * 1e6 for name, value in seconds.items()}, "calls": calls / requests}, profile
 
 
 def main() -> None:
