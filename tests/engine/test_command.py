@@ -94,6 +94,11 @@ def test_instances_are_told_where_to_share_what_they_measure(binary: EngineBinar
     assert engine_environment(binary, {}, costs_folder=tmp_path)["VOXREPO_COSTS_DIR"] == str(tmp_path)
 
 
+def test_workers_are_told_where_their_locks_are(binary: EngineBinary, tmp_path: Path):
+    assert "VOXREPO_LOCKS_DIR" not in engine_environment(binary, {})
+    assert engine_environment(binary, {}, locks_folder=tmp_path)["VOXREPO_LOCKS_DIR"] == str(tmp_path)
+
+
 def test_what_the_operators_environment_says_of_devices_is_decided_by_the_caller(binary: EngineBinary):
     base = {"VOXREPO_DEVICE": "npu", "VOXREPO_EMULATOR_DIR": "/x", "LD_LIBRARY_PATH": "/usr/local/Ascend/lib64"}
     environment = engine_environment(binary, base, device={"VOXREPO_DEVICE": "cpu"})

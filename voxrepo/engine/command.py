@@ -14,6 +14,8 @@ from voxrepo.engine.workspace import Workspace
 TOKEN_HEADER = "triton-access-token"  # noqa: S105  the name of a header
 COSTS_FOLDER_VARIABLE = "VOXREPO_COSTS_DIR"
 """Read by the backend ``ascend_om``; instances of a model must use the same measured costs."""
+LOCKS_FOLDER_VARIABLE = "VOXREPO_LOCKS_DIR"
+"""Read by the backend ``ascend_om``; workers that load onto one device take turns."""
 DEVICE_VARIABLES = (
     "VOXREPO_DEVICE",
     "VOXREPO_WORKER_PYTHON",
@@ -89,6 +91,7 @@ def engine_environment(
     base: Mapping[str, str] = os.environ,
     *,
     costs_folder: Path | None = None,
+    locks_folder: Path | None = None,
     device: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Environment of the engine: this Python first in ``PATH`` (stubs find their packages through it), libraries
@@ -98,6 +101,7 @@ def engine_environment(
         binary: the engine.
         base: environment to start from; what it says of devices is dropped, as that is decided by the caller.
         costs_folder: where instances share what they measure.
+        locks_folder: where device workers keep the locks under which they load.
         device: variables for stubs and device workers.
     """
     environment = {name: value for name, value in base.items() if name not in DEVICE_VARIABLES}
@@ -111,6 +115,8 @@ def engine_environment(
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     if costs_folder is not None:
         environment[COSTS_FOLDER_VARIABLE] = str(costs_folder)
+    if locks_folder is not None:
+        environment[LOCKS_FOLDER_VARIABLE] = str(locks_folder)
     # the stages bring their own parallelism; a BLAS pool per process would fight it
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -234,6 +234,7 @@ class Server:
                 self._binary,
                 os.environ,
                 costs_folder=self._options.layout.state / "costs",
+                locks_folder=self._options.layout.state / "locks",
                 device=self._device.environment(),
             ),
         )

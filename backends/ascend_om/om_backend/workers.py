@@ -17,6 +17,7 @@ from om_backend.device.settings import (
     Mode,
     WorkerSettings,
     emulator_folder,
+    load_lock,
     worker_environment,
     worker_python,
 )
@@ -95,4 +96,5 @@ class Workers:
             path=(emulator_folder(self._environment),) if mode == "emulator" else (),
             environment=worker_environment(mode, self._environment),
             limits=limits,
+            load_lock=load_lock(self._device_id, self._environment) if device == "npu" else None,
         )

@@ -105,6 +105,8 @@ class WorkerProcess:
             device_id=settings.device_id,
             options=dict(settings.options),
             limit_bytes=settings.message_limit_bytes,
+            load_lock=str(settings.load_lock or ""),
+            load_wait_s=settings.limits.load_wait,
         )
         return str(answer["library"])
 

@@ -16,6 +16,8 @@ from voxrepo_contract.errors import ConfigError
 Mode = Literal["cpu", "npu", "emulator"]
 MODES: tuple[Mode, ...] = ("cpu", "npu", "emulator")
 
+LOCKS_FOLDER_VARIABLE = "VOXREPO_LOCKS_DIR"
+
 MARGIN_S = 2.0
 """On top of the runtime's own watchdog: it should speak first, it knows more."""
 
@@ -24,12 +26,14 @@ MARGIN_S = 2.0
 class Limits:
     """Seconds that each operation may take before the worker is given up.
 
-    The first use of a device takes seconds, a large graph minutes.
+    The first use of a device takes seconds, a large graph minutes. A load may wait ``load_wait`` of its time for those
+    of other workers.
     """
 
     start: float = 60.0
     open: float = 180.0
     load: float = 900.0
+    load_wait: float = 600.0
     run: float = 30.0 + MARGIN_S
     short: float = 20.0
     close: float = 5.0
@@ -57,6 +61,7 @@ class WorkerSettings:
         path: folders put in front of the worker's ``sys.path``.
         environment: of the worker.
         limits: time limits.
+        load_lock: file under whose lock graphs are loaded, one for each device; ``None`` where nobody else loads there.
         message_limit_bytes: most that the tensors of one call may take, in and out each.
     """
 
@@ -69,6 +74,7 @@ class WorkerSettings:
     path: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    load_lock: Path | None = None
     message_limit_bytes: int = 1 << 30
 
     def command(self, socket_fd: int, parent: int) -> list[str]:
@@ -127,6 +133,12 @@ def emulator_folder(environment: Mapping[str, str] = os.environ) -> str:
     if not folder or not (Path(folder) / "acl" / "__init__.py").is_file():
         raise ConfigError(f"VOXREPO_EMULATOR_DIR is {folder!r}, which does not hold the emulator (acl/__init__.py)")
     return str(Path(folder).absolute())
+
+
+def load_lock(device_id: int, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The lock for loads onto a device, in the folder that the server names with ``VOXREPO_LOCKS_DIR``."""
+    folder = environment.get(LOCKS_FOLDER_VARIABLE, "")
+    return Path(folder).absolute() / f"device-{device_id}.lock" if folder else None
 
 
 def worker_environment(mode: Mode, base: Mapping[str, str] = os.environ) -> dict[str, str]:

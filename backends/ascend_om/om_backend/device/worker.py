@@ -21,6 +21,7 @@ from om_backend.device import protocol
 from om_backend.device.faults import Action, DeviceFault
 from om_backend.device.memory import Area, Window
 from om_backend.device.protocol import PeerGone, ProtocolError
+from om_backend.device.turns import load_turn
 
 if TYPE_CHECKING:
     from om_backend.device.interface import DeviceRuntime, LoadedGraph
@@ -47,6 +48,8 @@ class Worker:
         self._graphs: dict[int, LoadedGraph] = {}
         self._area = Area("voxrepo-answers", 0)
         self._window = Window(0)
+        self._load_lock: Path | None = None
+        self._load_wait_s = 0.0
         self._closing = False
         self._run_graph: Callable[..., Answer] = _not_open
         self._handlers: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
@@ -115,6 +118,9 @@ class Worker:
         limit = int(request["limit_bytes"])
         self._area = Area("voxrepo-answers", limit)
         self._window = Window(limit)
+        lock = _path(request["load_lock"])
+        self._load_lock = Path(lock) if lock else None
+        self._load_wait_s = float(request["load_wait_s"])
         runtime = str(request["runtime"])
         _need_numpy()
         # not before: it imports numpy
@@ -139,9 +145,9 @@ class Worker:
         return {"library": str(getattr(self._runtime, "library", ""))}
 
     def _load(self, request: Mapping[str, Any]) -> Answer:
-        # the stub's Python may take paths for ASCII with escapes; this one takes them for UTF-8
-        file = Path(os.fsdecode(os.fsencode(request["file"])))
-        graph = self._opened().load(file, dict(request["options"]))
+        runtime = self._opened()
+        with load_turn(self._load_lock, self._load_wait_s):
+            graph = runtime.load(Path(_path(request["file"])), dict(request["options"]))
         self._graphs[int(request["graph"])] = graph
         return {"description": graph.description.to_json()}
 
@@ -185,6 +191,11 @@ class Worker:
                 thing.close()
             except Exception:
                 traceback.print_exc()
+
+
+def _path(text: str) -> str:
+    """A path that the stub sent: its Python may take paths for ASCII with escapes, this one takes them for UTF-8."""
+    return os.fsdecode(os.fsencode(text))
 
 
 def _not_open(*_: object) -> Answer:

@@ -33,6 +33,9 @@ class TinyGraph:
             raise DeviceFault("tiny.load", 500002, Action.REFUSE, content["refuse"], code_name="TINY", text="EE1001")
         if "deadly" in content:
             os.kill(os.getpid(), signal.SIGKILL)
+        if "load_s" in content:
+            device.note(f"loading {file.name}")
+            time.sleep(float(content["load_s"]))
         self.factor = float(content["factor"])
         self.tokens = Path(content["tokens"]) if "tokens" in content else None
         names = content.get("outputs", ["y"])
@@ -97,11 +100,11 @@ class TinyDevice:
         self.options = options
         self.graphs = 0
         self.log = options.get("life_log")
-        self._note("open")
+        self.note("open")
         print(f"device {device_id} opened with {options.get('greeting', 'nothing')}")
         print("b\u00fc\u4f60", "on standard output", flush=True)
 
-    def _note(self, what: str) -> None:
+    def note(self, what: str) -> None:
         if self.log:
             with Path(self.log).open("a", encoding="utf-8") as stream:
                 stream.write(f"{what} {os.getpid()}\n")
@@ -109,14 +112,14 @@ class TinyDevice:
     def load(self, file: Path, options: Mapping[str, str]) -> TinyGraph:
         graph = TinyGraph(file, self)
         self.graphs += 1
-        self._note(f"load {file.name}")
+        self.note(f"load {file.name}")
         return graph
 
     def memory(self) -> DeviceMemory:
         return DeviceMemory(free_bytes=1 << 30, total_bytes=2 << 30)
 
     def close(self) -> None:
-        self._note("close")
+        self.note("close")
 
 
 def open_device(device_id: int, options: Mapping[str, str]) -> TinyDevice:
