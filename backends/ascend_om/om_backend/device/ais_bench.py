@@ -213,14 +213,14 @@ class AisBenchGraph:
     def _hand_over(self, results: Sequence[Any], place: PlaceOutput) -> None:
         outputs = self.description.outputs
         if len(results) != len(outputs):
-            raise _refusal("InferSession.infer", f"{len(results)} outputs came of {len(outputs)}", Action.RESTART)
+            raise _refusal("InferSession.infer", f"{len(results)} outputs came of {len(outputs)}", Action.FAIL)
         for index, (tensor, result) in enumerate(zip(outputs, results, strict=True)):
             array = np.asarray(result)
             if array.dtype != DTYPES[tensor.dtype]:
                 raise _refusal(
                     "InferSession.infer",
                     f"output {tensor.name} came as {array.dtype}, not {tensor.dtype}",
-                    Action.RESTART,
+                    Action.FAIL,
                 )
             np.copyto(place(index, array.shape, array.dtype), array)
 

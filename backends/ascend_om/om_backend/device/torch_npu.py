@@ -136,7 +136,7 @@ class TorchGraph:
                 raise DeviceFault(
                     "torch",
                     0,
-                    Action.RELOAD,
+                    Action.FAIL,
                     f"output {tensor.name} of {self._name} came as {array.dtype}; stage.yaml lists {tensor.dtype}",
                 )
             np.copyto(place(index, array.shape, array.dtype), array)
@@ -154,7 +154,7 @@ class TorchGraph:
             raise DeviceFault(
                 "torch",
                 0,
-                Action.RELOAD,
+                Action.FAIL,
                 f"{self._name} returned {len(results)} values; stage.yaml lists {len(outputs)} output tensors",
             )
         return results

@@ -20,7 +20,7 @@ from om_backend.choice import WORKER_RUNTIMES
 from om_backend.device.client import DeviceWorker
 from om_backend.device.worker_graph import WorkerGraph
 
-from voxrepo_contract.errors import ConfigError, InvalidArgument, Unavailable
+from voxrepo_contract.errors import ConfigError, Internal, InvalidArgument
 from voxrepo_contract.stage import GraphSpec, GraphTensor
 
 from .conftest import Lines, tiny_settings
@@ -178,9 +178,12 @@ def test_outputs_other_than_listed_are_not_passed_on(start: Start, tmp_path: Pat
         ([("y", "FP32", ["rows", 2])], r"returned 2 values; stage\.yaml lists 1"),
         ([("y", "INT64", ["rows", 2]), ("sums", "FP32", ["rows"])], "output y of .* came as float32"),
     ):
-        graph = WorkerGraph(start(python), tmp_path / "model.pt", spec("model.pt", outputs=outputs))
-        with pytest.raises(Unavailable, match=says):
+        worker = start(python)
+        graph = WorkerGraph(worker, tmp_path / "model.pt", spec("model.pt", outputs=outputs))
+        pid = worker.pid
+        with pytest.raises(Internal, match=says):
             graph.run(feeds)
+        assert worker.pid == pid, "loading it again would not help"
 
 
 @pytest.mark.parametrize(
