@@ -9,6 +9,7 @@ import onnxruntime as ort
 import pytest
 
 from tests.repository.tiny import make_voice
+from voxrepo.convert import stage_conversion
 from voxrepo.convert import voice as voice_module
 from voxrepo.convert.gear_choice import parse_gears
 from voxrepo.convert.records import SHIPPED_RECORD, read_record
@@ -217,6 +218,13 @@ def test_a_generator_that_cannot_be_masked_is_refused_with_its_file(tmp_path: Pa
     write_voice_of(layout, generator_graph=generator(pads=[1, 0]))
     with pytest.raises(ConversionRefused, match=r"vocoder.1.generator\.onnx: .*ConvTranspose"):
         convert(layout, "tiny.vocoder")
+
+
+def test_a_newer_converter_takes_no_older_result_for_its_own(layout: Layout, monkeypatch: pytest.MonkeyPatch):
+    assert convert(layout, "tiny.vocoder").versions[0].version == 2
+    assert convert(layout, "tiny.vocoder@1").versions[0].version == 2
+    monkeypatch.setattr(stage_conversion, "CONVERTER_VERSION", stage_conversion.CONVERTER_VERSION + 1)
+    assert convert(layout, "tiny.vocoder@1").versions[0].version == 3
 
 
 def test_a_failure_while_pinning_takes_the_new_versions_back(layout: Layout, monkeypatch: pytest.MonkeyPatch):

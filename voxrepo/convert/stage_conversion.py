@@ -35,6 +35,9 @@ from voxrepo_contract.stage import (
 
 SAMPLES = "samples"
 
+CONVERTER_VERSION = 1
+"""Raised with every change of what a conversion makes of the same source, or older results would pass for new ones."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -101,6 +104,7 @@ def stage_gears(source: StageSource, job: Job) -> dict[str, list[Gear]]:
 def conversion_key(source: StageSource, job: Job, gears: Mapping[str, Sequence[Gear]]) -> str:
     """Hash of all that decides about the result: two conversions with one key make the same version."""
     facts = {
+        "converter": CONVERTER_VERSION,
         "target": job.target.name,
         "tools": job.target.tools(),
         "soc": job.soc.name,
