@@ -136,6 +136,7 @@ def test_says_that_it_is_the_emulator(tmp_path: Path) -> None:
         ({"device_memory_bytes": -1}, "cannot be negative"),
         ({"run_mode": 2}, "run_mode"),
         ({"profile": "/nowhere.yaml"}, "profile cannot be read"),
+        ({"report_dir": "/proc/self/reports"}, "report_dir: cannot be written"),
     ],
 )
 def test_refuses_wrong_settings_with_a_sentence(tmp_path: Path, settings: dict[str, Any], part: str) -> None:

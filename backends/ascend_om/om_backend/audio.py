@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -26,15 +28,21 @@ def to_int16(waveform: npt.NDArray[np.float32], gain: float) -> npt.NDArray[np.i
     return clipped.astype(np.int16)
 
 
-def check_audible(audio: npt.NDArray[np.int16]) -> None:
-    """Refuse an utterance that is silent throughout.
+def check_audible(segments: Sequence[npt.NDArray[np.int16]]) -> None:
+    """Refuse an utterance that is silent throughout, or stands still: a constant is not heard either.
+
+    Args:
+        segments: INT16 samples of each segment, without the pauses between.
 
     Raises:
-        Internal: its peak is below -60 dBFS.
+        Internal: no segment reaches -60 dBFS and moves by as much.
     """
-    peak = int(np.abs(audio.astype(np.int32)).max(initial=0)) / INT16_FULL_SCALE
-    if peak < SILENCE_PEAK:
-        raise Internal(f"the vocoder returned silence (peak {peak:.5f} of full scale)")
+    loudest = 0
+    for samples in segments:
+        low, high = int(samples.min(initial=INT16_FULL_SCALE)), int(samples.max(initial=-INT16_FULL_SCALE))
+        loudest = max(loudest, min(max(-low, high), high - low))
+    if loudest / INT16_FULL_SCALE < SILENCE_PEAK:
+        raise Internal(f"the vocoder returned silence (peak {loudest / INT16_FULL_SCALE:.5f} of full scale)")
 
 
 def silence(pause_ms: int, sample_rate_hz: int) -> npt.NDArray[np.int16]:

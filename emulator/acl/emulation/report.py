@@ -12,6 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, Final
 
+from voxrepo_contract.errors import ConfigError
+
 _PACKAGE: Final = str(Path(__file__).parent.parent)
 _KEPT: Final = 1000
 """Violations kept in memory; a faulty program can make millions, the file has them all."""
@@ -29,6 +31,9 @@ def site() -> str:
 
 class Report:
     """The report of this process.
+
+    Raises:
+        ConfigError: the directory cannot be written.
 
     Attributes:
         violations: the first ones, each as in the file.
@@ -51,6 +56,12 @@ class Report:
         self._pid = 0
         self._lock = threading.Lock()
         self._seen_once: set[str] = set()
+        if self._directory is not None:
+            try:
+                # at once: a report that cannot be written must not pass for one without violations
+                self._open()
+            except OSError as error:
+                raise ConfigError(f"report_dir: cannot be written: {error.strerror}", file=self._directory) from error
 
     def violation(self, sentence: str, *, once: str = "") -> None:
         """Record a misuse of the interface.
@@ -121,3 +132,4 @@ class Report:
         self._stream = (self._directory / name).open("a", encoding="utf-8")
         line = {"kind": "start", "pid": self._pid, "time": time.time(), **self._about}
         self._stream.write(json.dumps(line, ensure_ascii=True) + "\n")
+        self._stream.flush()

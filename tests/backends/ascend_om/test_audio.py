@@ -42,13 +42,13 @@ def test_the_waveform_is_left_as_it_was():
 
 @pytest.mark.parametrize("peak", [33, -33, 32767, -32768])
 def test_speech_is_audible(peak: int):
-    check_audible(np.array([0, 1, peak, 0], np.int16))
+    check_audible([np.zeros(3, np.int16), np.array([0, 1, peak, 0], np.int16)])
 
 
-@pytest.mark.parametrize("samples", [[], [0], [0] * 100, [32, -32]])
+@pytest.mark.parametrize("samples", [[], [0], [0] * 100, [32, -32], [32767] * 9, [-20000, -20001, -20000]])
 def test_silence_is_refused(samples: list[int]):
     with pytest.raises(Internal, match="silence"):
-        check_audible(np.array(samples, np.int16))
+        check_audible([np.array(samples, np.int16), np.zeros(2, np.int16)])
 
 
 @pytest.mark.parametrize(("pause_ms", "rate", "samples"), [(0, 22050, 0), (1000, 22050, 22050), (150, 22050, 3308)])

@@ -24,6 +24,8 @@ def check_acl(mode: str) -> None:
             "source CANN's set_env.sh before the server starts, and set VOXREPO_WORKER_PYTHON to a Python that CANN "
             "supports"
             if mode == "npu"
+            else f"install {error.name} there, or set VOXREPO_WORKER_PYTHON to a Python that has it"
+            if error.name and error.name.partition(".")[0] != "acl"
             else "VOXREPO_EMULATOR_DIR must name the folder that holds the emulator's package acl"
         )
         raise _refusal(f"{sys.executable} cannot import acl ({error}); {advice}") from error

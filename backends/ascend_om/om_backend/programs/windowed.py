@@ -209,7 +209,7 @@ class WindowedProgram:
             parts += [audio, silence(int(pause_ms), self._sample_rate_hz)]
         audio = np.concatenate(parts)
         try:
-            check_audible(audio)
+            check_audible(utterance.audio)
         except Internal as error:
             utterance.job.fail(self.rejections.reject("silent", self._generator.file, f"failed: {error.message}"))
             return

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 import types
+from pathlib import Path
 
 import pytest
 from om_backend.device.faults import Action, DeviceFault
@@ -43,3 +44,11 @@ def test_no_module_at_all_is_refused(monkeypatch: pytest.MonkeyPatch, mode: str,
     monkeypatch.setitem(sys.modules, "acl", None)
     with pytest.raises(DeviceFault, match=says):
         check_acl(mode)
+
+
+def test_what_the_emulator_itself_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "acl.py").write_text("import module_that_is_not_here\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "acl", raising=False)
+    with pytest.raises(DeviceFault, match="install module_that_is_not_here there, or set VOXREPO_WORKER_PYTHON"):
+        check_acl("emulator")
