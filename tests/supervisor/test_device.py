@@ -175,6 +175,7 @@ def test_the_emulators_settings_are_ours_with_the_operators_over_them(tmp_path: 
         "soc": "Ascend310P3",
         "device_count": 2,
         "report_dir": str(tmp_path / "reports"),
+        "memory_file": str(tmp_path / "emulator-memory.json"),
     }
     assert (tmp_path / "reports").is_dir()
     assert ready.environment() == {

@@ -201,6 +201,7 @@ def prepare_emulator(choice: DeviceChoice, given: Path | None, state: Path, repo
     settings = {
         "soc": _EMULATED_SOC,
         "report_dir": str(reports),
+        "memory_file": str(state / "emulator-memory.json"),
         **({} if given is None else read_emulator_settings(given)),
     }
     file = state / "emulator.json"

@@ -55,7 +55,7 @@ def _release(device: devices.Device) -> None:
         close_context(context)
     device.default_context = None
     device.references = 0
-    device.used_bytes = 0
+    device.give_back()
     device.memory_error = False
     ledger.aborted = False
 

@@ -34,14 +34,13 @@ def allocate(size: int, spare_bytes: int = _SPARE_BYTES) -> tuple[Allocation | N
         return None, ledger.fail(codes.INVALID_PARAM, "EE1001: the size to allocate is 0")
     device = require().device
     charged = -(-size // 32) * 32 + spare_bytes
-    if charged > device.free_bytes:
+    if not device.take(charged):
         return None, ledger.fail(
             codes.MEMORY_ALLOCATION,
             f"EL0004: {size} bytes of device memory asked for, {device.free_bytes} of {device.capacity_bytes} are free",
         )
     allocation = ledger.memory.add(size, "device", device.number, spare_bytes)
     allocation.charged_bytes = charged
-    device.used_bytes += charged
     return allocation, codes.SUCCESS
 
 
@@ -97,7 +96,7 @@ def _release(pointer: int, kind: str, other_call: str) -> int:
     ledger.memory.remove(allocation)
     device = device_of(allocation.device)
     if device is not None:
-        device.used_bytes = max(0, device.used_bytes - allocation.charged_bytes)
+        device.give_back(allocation.charged_bytes)
     return codes.SUCCESS
 
 

@@ -61,7 +61,6 @@ class Device:
         number: its id.
         references: ``set_device`` calls less ``reset_device`` calls.
         capacity_bytes: memory.
-        used_bytes: memory taken by allocations and loaded models of this process.
         lost: it does not answer any more.
         memory_error: the next synchronisation reports one.
         set_at: call site of the first ``set_device``.
@@ -72,7 +71,6 @@ class Device:
     number: int
     capacity_bytes: int
     references: int = 0
-    used_bytes: int = 0
     lost: bool = False
     memory_error: bool = False
     busy_until_s: float = 0.0
@@ -82,8 +80,16 @@ class Device:
 
     @property
     def free_bytes(self) -> int:
-        """Memory left."""
-        return max(0, self.capacity_bytes - self.used_bytes)
+        """Memory that no process has taken."""
+        return max(0, self.capacity_bytes - ledger.device_use.total(self.number))
+
+    def take(self, count: int) -> bool:
+        """Take memory for an allocation or a model; whether there was enough."""
+        return ledger.device_use.take(self.number, count, self.capacity_bytes)
+
+    def give_back(self, count: int | None = None) -> None:
+        """Give memory back, all of this process if ``count`` is not given."""
+        ledger.device_use.give_back(self.number, count)
 
     def open_default(self) -> Context:
         """The context that all threads share which call ``set_device``."""

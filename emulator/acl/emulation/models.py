@@ -128,14 +128,20 @@ def load(model: EmulatedOm, context: Context, given_bytes: tuple[int, int] | Non
     """
     global _next_number  # noqa: PLW0603  ids only grow, over all models of the process
     check_fits(model)
-    charged = _charge(model, context, given_bytes)
+    charged = _needed(model, given_bytes)
+    if not context.device.take(charged):
+        raise LoadError(
+            codes.GE_DEVICE_MEMORY,
+            f"EL0004: the model needs {charged} bytes of device memory, {context.device.free_bytes} of "
+            f"{context.device.capacity_bytes} are free",
+        )
     try:
         runner = GraphRunner(model, compute=ledger.settings.compute)
         facts = facts_of(model.header)
         _complete(facts, runner)
     except (ConfigError, GraphError) as error:
+        context.device.give_back(charged)
         raise LoadError(codes.GE_LOAD_MODEL, f"E19999: {error}") from error
-    context.device.used_bytes += charged
     loaded = ledger.handles.add(LoadedModel(_next_number, context, facts, runner, charged))
     _loaded[_next_number] = loaded
     _next_number += 1
@@ -143,7 +149,8 @@ def load(model: EmulatedOm, context: Context, given_bytes: tuple[int, int] | Non
     return loaded
 
 
-def _charge(model: EmulatedOm, context: Context, given_bytes: tuple[int, int] | None) -> int:
+def _needed(model: EmulatedOm, given_bytes: tuple[int, int] | None) -> int:
+    """Device memory that a model takes beyond what the user gives it."""
     header = model.header
     needed = header.weights_bytes + header.work_bytes
     if given_bytes is not None:
@@ -156,12 +163,6 @@ def _charge(model: EmulatedOm, context: Context, given_bytes: tuple[int, int] | 
             )
         # a range model takes no notice of the work memory it is given
         needed = header.work_bytes if header.kind == emulated_om.RANGE else 0
-    if needed > context.device.free_bytes:
-        raise LoadError(
-            codes.GE_DEVICE_MEMORY,
-            f"EL0004: the model needs {needed} bytes of device memory, {context.device.free_bytes} of "
-            f"{context.device.capacity_bytes} are free",
-        )
     return needed
 
 
@@ -176,8 +177,7 @@ def unload(model: LoadedModel) -> None:
     """Take a model from the device."""
     del _loaded[model.number]
     ledger.handles.remove(model)
-    device = model.context.device
-    device.used_bytes = max(0, device.used_bytes - model.charged_bytes)
+    model.context.device.give_back(model.charged_bytes)
 
 
 def describe(model: EmulatedOm) -> GraphFacts:

@@ -33,6 +33,8 @@ class Settings:
         soc: chip name, as ``acl.get_soc_name`` gives it.
         device_count: number of devices.
         device_memory_bytes: memory of each; 0 takes that of the chip.
+        memory_file: file in which the emulator's processes on this machine count the memory that they take of the
+            devices; without one each process has the devices to itself.
         old_cann: leave out the functions that older CANN versions lack.
         strict: record as violations also what the real runtime lets pass, e.g. a memcpy kind that is not that of the
             addresses.
@@ -50,6 +52,7 @@ class Settings:
     soc: str = "Ascend910B3"
     device_count: int = 1
     device_memory_bytes: int = 0
+    memory_file: str | None = None
     old_cann: bool = False
     strict: bool = True
     profile: str | None = None

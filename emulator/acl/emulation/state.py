@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from acl.emulation import settings as settings_file
+from acl.emulation.device_use import DeviceUse
 from acl.emulation.faults import Faults
 from acl.emulation.handles import HandleTable
 from acl.emulation.memory import AllocationMap
@@ -39,6 +40,7 @@ class Ledger:
         )
         self.errors = RecentErrors()
         self.handles = HandleTable()
+        self.device_use = DeviceUse(self.settings.memory_file)
         self.memory = AllocationMap(shared=self.settings.run_mode == 0)
         self.faults = Faults(self.settings.fault_dir, self.report)
         self.foreign_owner = self.settings.already_initialised

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +57,7 @@ class Emulated:
             "strict": True,
             "report_dir": str(self.reports),
             "fault_dir": str(self.faults),
+            "memory_file": str(folder / "memory.json"),
         }
         for place in (self.reports, self.faults):
             place.mkdir()
@@ -67,6 +71,7 @@ class Emulated:
             "VOXREPO_EMULATOR_DIR": str(makers.EMULATOR_DIR),
             "VOXREPO_EMULATOR_SETTINGS": str(self._file),
             "VOXREPO_WORKER_PYTHON": sys.executable,
+            "VOXREPO_LOCKS_DIR": str(self._file.parent / "locks"),
             **environment,
         }
         self._workers.append(Workers("emulator", device_id, 2000, self.log, environment=base))
@@ -203,6 +208,66 @@ def test_a_model_too_large_for_the_device_is_refused_and_the_others_go_on(emulat
         WorkerGraph(worker, large, spec(large, [{"batch": 2, "length": 8}]))
     call(graph, 2, 8)
     assert_clean(emulated.report(), processes=1)
+
+
+FITS_ALONE = r"\Alarge\.om needs 40\.\d MiB on the device \(35\.0 MiB weights, 5\.0 MiB work .* of 64\.0 MiB are free"
+
+
+def make_large(tmp_path: Path) -> tuple[Path, GraphSpec]:
+    file = makers.write_static(tmp_path / "large.om", weights_bytes=35 << 20, work_bytes=5 << 20)
+    return file, spec(file, [{"batch": 2, "length": 8}])
+
+
+def test_of_two_workers_whose_graphs_fit_alone_the_second_is_refused_with_numbers(emulated: Emulated, tmp_path: Path):
+    file, listed = make_large(tmp_path)
+    first = WorkerGraph(emulated.worker(), file, listed)
+    call(first, 2, 8)
+    with pytest.raises(ConfigError) as refused:
+        WorkerGraph(emulated.worker(), file, listed)
+    assert re.search(FITS_ALONE, refused.value.message.removeprefix(f"{file}: "))
+    call(first, 2, 8)
+    call(WorkerGraph(emulated.worker(1), file, listed), 2, 8)
+    first.close()
+    call(WorkerGraph(emulated.worker(), file, listed), 2, 8)
+    assert_clean(emulated.report(), processes=4)
+
+
+def test_of_workers_that_load_at_once_one_gets_the_memory_and_the_others_a_refusal(emulated: Emulated, tmp_path: Path):
+    file, listed = make_large(tmp_path)
+    workers = [emulated.worker() for _ in range(3)]
+    answers: list[WorkerGraph | ConfigError] = []
+
+    def load(worker: DeviceWorker) -> None:
+        try:
+            answers.append(WorkerGraph(worker, file, listed))
+        except ConfigError as error:
+            answers.append(error)
+
+    threads = [threading.Thread(target=load, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    refusals = [answer.message for answer in answers if isinstance(answer, ConfigError)]
+    (graph,) = [answer for answer in answers if isinstance(answer, WorkerGraph)]
+    assert len(refusals) == 2
+    # by the budget, not by an allocation that failed half-way
+    assert all(re.search(FITS_ALONE, text.removeprefix(f"{file}: ")) for text in refusals)
+    call(graph, 2, 8)
+    assert_clean(emulated.report(), processes=3)
+
+
+def test_a_killed_worker_gets_its_memory_again(emulated: Emulated, tmp_path: Path):
+    file, listed = make_large(tmp_path)
+    worker = emulated.worker()
+    graph = WorkerGraph(worker, file, listed)
+    pid = worker.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + 20
+    while worker.pid in (pid, None) and time.monotonic() < end:
+        time.sleep(0.01)
+    call(graph, 2, 8)
 
 
 def test_each_worker_has_its_own_device(emulated: Emulated, tmp_path: Path):
