@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -18,6 +19,11 @@ from tritonclient.utils import InferenceServerException
 from tests.e2e.calls import SENTENCES, Audio, inputs_for, speak
 from tests.harness import START_TIMEOUT_S, VOICE, RunningServer, clone_root, running_server, voxrepo
 from voxrepo.engine.sweep import leftover_processes
+from voxrepo.repository.check import check_voice
+from voxrepo.repository.cpu_plan import usable_cores
+from voxrepo.repository.layout import Layout
+from voxrepo.repository.publish import publish_configs
+from voxrepo.repository.voice import read_voice, write_voice
 
 pytestmark = pytest.mark.e2e
 
@@ -131,6 +137,37 @@ def test_a_killed_child_is_replaced_on_the_same_ports(root: Path, victim: str) -
         wait_until(replaced, START_TIMEOUT_S)
         assert server.read_state()["grpc_url"] == before["grpc_url"]
         assert len(says(server)) > 0
+
+
+def test_an_engine_that_dies_comes_back_with_the_versions_that_the_server_started_with(root: Path) -> None:
+    """Whoever pins other versions meanwhile, as ``voxrepo convert --use`` does, renders other configurations, too."""
+    layout = Layout.of(root)
+    with running_server(root) as server:
+        before = server.read_state()
+        shutil.copytree(layout.version_dir(f"{VOICE}.vocoder", 1), layout.version_dir(f"{VOICE}.vocoder", 2))
+        spec = read_voice(layout, VOICE)
+        vocoder = spec.stages.vocoder.model_copy(update={"version": 2})
+        write_voice(layout, spec.model_copy(update={"stages": spec.stages.model_copy(update={"vocoder": vocoder})}))
+        config = layout.model_repository / f"{VOICE}.vocoder" / "config.pbtxt"
+        assert config in publish_configs(layout, check_voice(layout, VOICE), usable_cores())
+        assert "versions: 2" in config.read_text()
+        os.kill(before["engine_pid"], signal.SIGKILL)
+
+        def replaced() -> bool:
+            now = server.read_state()
+            return now.get("phase") == "ready" and now["engine_pid"] not in {None, before["engine_pid"]}
+
+        wait_until(replaced, START_TIMEOUT_S)
+        assert len(says(server)) > 0
+        (model,) = [model for model in server.read_state()["models"] if model["name"] == VOICE]
+        assert (model["state"], model["versions"]["vocoder"]) == ("ready", 1)
+        with grpc_client.InferenceServerClient(server.grpc_url) as client:
+            models = client.get_model_repository_index().models
+        found = {m.version: m.state for m in models if m.name == f"{VOICE}.vocoder"}
+        assert found.get("1") == "READY" and found.get("2") != "READY"
+    with running_server(root) as server:
+        (model,) = [model for model in server.state["models"] if model["name"] == VOICE]
+        assert (model["state"], model["versions"]["vocoder"]) == ("ready", 2)
 
 
 @pytest.mark.parametrize("name", ["with a blank", "mit Umlauten äöü 中文"])

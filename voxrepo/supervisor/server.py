@@ -150,8 +150,8 @@ class Server:
     def _check_repository(self) -> None:
         layout = self._options.layout
         inventory = take_inventory(layout, lambda name: log.info("checking %s", name), usable_cores())
-        for file in publish_all(layout, inventory, usable_cores()):
-            log.info("rendered %s", file)
+        self._inventory = inventory
+        self._render_configs()
         for problem in inventory.problems:
             log.error("%s is not served: %s", problem.subject, problem.reason)
         if not (inventory.voices or inventory.models or inventory.problems or self._options.callables):
@@ -160,8 +160,12 @@ class Server:
                 "model_repository/<model>; import a voice with `voxrepo voice import piper --name en-joe`, "
                 "or name another folder with --root"
             )
-        self._inventory = inventory
         self.state.models = list(initial_statuses(inventory).values())
+
+    def _render_configs(self) -> None:
+        """Write what the engine reads anew from the inventory: others, such as a conversion, may have changed it."""
+        for file in publish_all(self._options.layout, self._inventory, usable_cores()):
+            log.info("rendered %s", file)
 
     def _start_edge(self) -> None:
         if self._edge is not None:
@@ -305,6 +309,7 @@ class Server:
             self._engine_metrics_port = free_port()
             if self._edge is not None:
                 self._edge.stop(ENGINE_EXIT_MARGIN_S)  # it comes back with the new port
+        self._render_configs()
         self._start_engine()
 
     # shut-down
