@@ -94,3 +94,9 @@ def test_a_wrong_record_is_refused_with_its_line(tmp_path: Path, text, words):
 def test_a_missing_record_is_refused(tmp_path: Path):
     with pytest.raises(ConfigError, match="cannot be read"):
         read_record(tmp_path / "none.csv")
+
+
+@pytest.mark.timeout(20)
+def test_a_record_without_an_end_is_not_read():
+    with pytest.raises(ConfigError, match="is no regular file"):
+        read_record(Path("/dev/zero"))

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from voxrepo.supervisor import device
-from voxrepo.supervisor.device import DeviceChoice, choose_device, davinci_nodes, prepare_emulator, probe_acl
+from voxrepo.supervisor.device import (
+    DeviceChoice,
+    choose_device,
+    davinci_nodes,
+    prepare_emulator,
+    probe_acl,
+    read_emulator_settings,
+)
 from voxrepo_contract.errors import ConfigError
 
 
@@ -220,3 +227,9 @@ def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"file/reports: cannot be written: Not a directory"):
         prepare_emulator(choice, None, tmp_path, tmp_path / "file" / "reports")
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.timeout(20)
+def test_emulator_settings_without_an_end_are_not_read():
+    with pytest.raises(ConfigError, match="--emulator-settings: is no regular file"):
+        read_emulator_settings(Path("/dev/zero"))

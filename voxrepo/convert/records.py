@@ -33,6 +33,9 @@ def read_record(file: Path = SHIPPED_RECORD) -> LengthRecord:
     Raises:
         ConfigError: with file and line.
     """
+    if file.exists() and not file.is_file():
+        # a pipe or a device may have no end
+        raise ConfigError("is no regular file", file=file)
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -171,6 +171,9 @@ def read_emulator_settings(file: Path) -> dict[str, Any]:
     Raises:
         ConfigError: it is not a JSON object.
     """
+    if file.exists() and not file.is_file():
+        # a pipe or a device may have no end
+        raise ConfigError("--emulator-settings: is no regular file", file=file)
     try:
         value = json.loads(file.read_bytes())
     except OSError as error:
