@@ -6,7 +6,8 @@
 
 A keeper thread starts and ends worker processes, so that a request is never held up by it: while the worker restarts,
 every request is answered at once with ``Unavailable``. The one that was on the device is made once more if the worker
-is back soon, since a run changes nothing.
+is back soon, since a run changes nothing. Out of service for good is only a device that said so itself; where restarts
+did not help, the keeper tries once more from time to time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from om_backend.device.description import DeviceMemory, GraphDescription
 from om_backend.device.faults import Action, DeviceFault
 from om_backend.device.interface import Array
 from om_backend.device.observer import Observer, State
-from om_backend.device.policy import RestartHistory, RestartPolicy, is_repeated, load_error, run_error
+from om_backend.device.policy import (
+    RestartHistory,
+    RestartPolicy,
+    is_repeated,
+    load_error,
+    out_of_service,
+    run_error,
+)
 from om_backend.device.process import Log, WorkerProcess
 from om_backend.device.reloading import LoadedFile, reload, stamp_of, start
 from om_backend.device.settings import WorkerSettings
@@ -63,6 +71,7 @@ class DeviceWorker:
         self._graphs: dict[int, LoadedFile] = {}
         self._next_graph = 0
         self._keeper: threading.Thread | None = None
+        self._probe_due_s: float | None = None
 
     @property
     def state(self) -> State:
@@ -229,7 +238,9 @@ class DeviceWorker:
             except DeviceFault as second:
                 self._log("error", f"{self.name}: {graph.file.name} cannot be loaded again: {second}")
                 self._begin_restart(process, second)
-        elif fault.action is Action.RESTART:
+        elif fault.action is Action.RESTART or (
+            fault.action is Action.REFUSE and graph is not None and self._history.refused()
+        ):
             self._begin_restart(process, fault)
         elif fault.action is Action.OUT_OF_SERVICE:
             self._retire(process, str(fault))
@@ -243,18 +254,15 @@ class DeviceWorker:
             self._set(State.RESTARTING, f"the device worker restarts after a fault; try again shortly ({fault.advice})")
             return True
 
-    def _retire(self, process: WorkerProcess | None, why: str) -> None:
+    def _retire(self, process: WorkerProcess | None, why: str, probe_s: float | None = None) -> None:
         with self._changed:
             if self._state is State.CLOSED:
                 return
             if process is not None and self._process is process:
                 self._doomed.append(process)
                 self._process = None
-            self._set(
-                State.OUT_OF_SERVICE,
-                "the device is out of service and needs a look; restart the server when it works again "
-                f"({why.partition(chr(10))[0]})",
-            )
+            self._probe_due_s = None if probe_s is None else time.monotonic() + probe_s
+            self._set(State.OUT_OF_SERVICE, out_of_service(why, probe_s))
         self._log("error", f"ALARM {self.name} is out of service: {why}")
 
     def _set(self, state: State, sentence: str) -> None:
@@ -269,7 +277,8 @@ class DeviceWorker:
         while True:
             with self._changed:
                 self._changed.wait_for(
-                    lambda: self._doomed or self._state in (State.STARTING, State.RESTARTING, State.CLOSED)
+                    lambda: self._doomed or self._state in (State.STARTING, State.RESTARTING, State.CLOSED),
+                    self.settings.limits.idle,
                 )
                 state = self._state
                 doomed, self._doomed = self._doomed, []
@@ -285,6 +294,10 @@ class DeviceWorker:
                     return
             elif state is State.RESTARTING:
                 self._restart()
+            elif state is State.READY:
+                self._ping()
+            elif state is State.OUT_OF_SERVICE:
+                self._probe()
 
     def _first_start(self) -> bool:
         try:
@@ -302,11 +315,19 @@ class DeviceWorker:
     def _restart(self) -> None:
         refusal = self._history.attempt(time.monotonic())
         if refusal:
-            self._retire(None, f"{refusal}; last: {self._sentence}")
+            self._retire(None, f"{refusal}; last: {self._sentence}", self._history.policy.probe_s)
             return
         with self._changed:
             if self._changed.wait_for(lambda: self._state is State.CLOSED, self._history.delay_s):
                 return
+        self._start_again()
+
+    def _probe(self) -> None:
+        if self._probe_due_s is not None and time.monotonic() >= self._probe_due_s:
+            self._probe_due_s = time.monotonic() + self._history.policy.probe_s
+            self._start_again()
+
+    def _start_again(self) -> None:
         try:
             process, line = self._start()
         except DeviceFault as fault:
@@ -333,6 +354,16 @@ class DeviceWorker:
                 self._process = process
                 self._set(State.READY, "")
         self._log("info", f"{self.name}: {line}")
+
+    def _ping(self) -> None:
+        process = self._process
+        if process is not None:
+            try:
+                process.ping()
+            except DeviceFault as fault:
+                if self._begin_restart(process, fault):
+                    self._observer.fault(fault.action)
+                    self._log("error", f"{self.name}: {fault}")
 
     # ---- a log pump's thread
 

@@ -61,6 +61,8 @@ class RestartPolicy:
         max_in_a_row: attempts without a single good run in between; more mean that starting again does not help.
         max_in_window: restarts within ``window_s`` even if runs succeed in between.
         window_s: see there.
+        probe_s: a worker that restarts do not help is out of service, and started once more after each such time.
+        max_refused_runs: runs in a row that the device refuses, after which the worker is started again.
     """
 
     first_delays_s: tuple[float, ...] = (0.0, 0.5)
@@ -68,6 +70,8 @@ class RestartPolicy:
     max_in_a_row: int = 8
     max_in_window: int = 30
     window_s: float = 600.0
+    probe_s: float = 60.0
+    max_refused_runs: int = 2
 
     def delay_s(self, in_a_row: int) -> float:
         """Wait before attempt number ``in_a_row`` (from 1)."""
@@ -77,6 +81,19 @@ class RestartPolicy:
         return min(self.first_delays_s[-1] * 2.0 ** min(doublings, 30), self.longest_delay_s)
 
 
+def out_of_service(why: str, probe_s: float | None) -> str:
+    """The sentence for requests while a device is out of service.
+
+    Args:
+        why: first line for the caller; the rest stays in the log.
+        probe_s: time between attempts to get it back; ``None`` if a person must look.
+    """
+    reason = why.partition("\n")[0]
+    if probe_s is None:
+        return f"the device is out of service and needs a look; restart the server when it works again ({reason})"
+    return f"the device is out of service and tried again every {probe_s:g} s ({reason})"
+
+
 @dataclass
 class RestartHistory:
     """Restarts so far."""
@@ -84,10 +101,20 @@ class RestartHistory:
     policy: RestartPolicy
     in_a_row: int = 0
     times_s: list[float] = field(default_factory=list)
+    refused_runs: int = 0
 
     def succeeded(self) -> None:
         """A run was good."""
         self.in_a_row = 0
+        self.refused_runs = 0
+
+    def refused(self) -> bool:
+        """A run was refused; whether the worker must be started again, as what holds its memory may not go away."""
+        self.refused_runs += 1
+        if self.refused_runs < self.policy.max_refused_runs:
+            return False
+        self.refused_runs = 0
+        return True
 
     def attempt(self, now_s: float) -> str:
         """Note one more attempt to start; returns why it must not be made, or ""."""

@@ -175,6 +175,18 @@ class WorkerProcess:
             self._area.trim()
             self._ask_locked("trim", self._settings.limits.short)
 
+    def ping(self) -> None:
+        """Have an idle worker show that it answers; does nothing while it is asked something else.
+
+        Raises:
+            DeviceFault: it does not answer, and was ended.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                self._ask_locked("ping", self._settings.limits.ping)
+            finally:
+                self._lock.release()
+
     def close(self) -> None:
         """Have the worker release the device and end; kill it if it does not. Safe to call twice."""
         end = time.monotonic() + self._settings.limits.close

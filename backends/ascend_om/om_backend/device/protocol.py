@@ -24,6 +24,7 @@ stub asks and the worker answers, one at a time:
 | ``memory`` | | ``free_bytes``, ``total_bytes`` |
 | ``unload`` | ``graph`` | |
 | ``trim`` | ``drop`` | ``drop`` |
+| ``ping`` | | |
 | ``close`` | | (then the worker ends) |
 
 Either side ends the conversation on anything else: a stream that is out of step cannot be mended.

@@ -27,7 +27,7 @@ class Limits:
     """Seconds that each operation may take before the worker is given up.
 
     The first use of a device takes seconds, a large graph minutes. A load may wait ``load_wait`` of its time for those
-    of other workers.
+    of other workers. ``idle`` is the time after which one that nobody asks is asked whether it still answers.
     """
 
     start: float = 60.0
@@ -36,6 +36,8 @@ class Limits:
     load_wait: float = 600.0
     run: float = 30.0 + MARGIN_S
     short: float = 20.0
+    ping: float = 10.0
+    idle: float = 5.0
     close: float = 5.0
 
 

@@ -59,6 +59,7 @@ class Worker:
             "memory": self._memory,
             "unload": self._unload,
             "trim": self._trim,
+            "ping": self._ping,
             "close": self._close,
         }
 
@@ -169,6 +170,9 @@ class Worker:
 
     def _trim(self, request: Mapping[str, Any]) -> Answer:
         self._area.trim()
+        return {}
+
+    def _ping(self, request: Mapping[str, Any]) -> Answer:
         return {}
 
     def _close(self, request: Mapping[str, Any]) -> Answer:

@@ -31,6 +31,7 @@ from .tiny_runtime import BIG, BY_ACTION, DIE, FORGET, GARBAGE, HANG, OK, RAISE
 Make = Callable[..., DeviceWorker]
 Write = Callable[..., Path]
 QUICK = Limits(start=20, open=20, load=20, run=0.5, short=5, close=2)
+IMPATIENT = Limits(start=20, open=20, load=20, run=10, short=5, close=2, ping=0.5, idle=0.05)
 
 
 class Counts(Observer):
@@ -388,6 +389,120 @@ def test_a_device_that_breaks_during_a_restart_is_given_up(make_worker: Make, gr
     gate.write_text(Action.OUT_OF_SERVICE.value)
     os.kill(worker_pid(worker), signal.SIGKILL)
     wait_for(worker, State.OUT_OF_SERVICE)
+
+
+def test_restarts_that_did_not_help_are_tried_again_now_and_then(
+    make_worker: Make, graph_file: Write, tmp_path: Path, log: Lines
+):
+    gate = tmp_path / "gate"
+    policy = RestartPolicy(first_delays_s=(0.0, 0.01), longest_delay_s=0.05, max_in_a_row=2, probe_s=0.4)
+    worker = make_worker(policy, options={"gate": str(gate)}, limits=IMPATIENT)
+    graph, _ = worker.load(graph_file(), {})
+    gate.write_text(Action.REFUSE.value)
+    os.kill(worker_pid(worker), signal.SIGKILL)
+    wait_for(worker, State.OUT_OF_SERVICE)
+    with pytest.raises(Unavailable, match=r"out of service and tried again every 0\.4 s \(2 restarts in a row"):
+        call(worker, graph)
+    time.sleep(1)
+    assert worker.state is State.OUT_OF_SERVICE
+    assert 3 <= log.text.count("failed: the gate is shut") <= 5
+    gate.unlink()
+    wait_for(worker, State.READY)
+    call(worker, graph)
+    os.kill(worker_pid(worker), signal.SIGKILL)
+    wait_for(worker, State.RESTARTING)
+    wait_for(worker, State.READY)
+    call(worker, graph)
+
+
+def test_a_client_that_uses_the_restarts_up_does_not_take_the_device_for_ever(
+    make_worker: Make, graph_file: Write, tokens: Path, log: Lines
+):
+    policy = RestartPolicy(max_in_window=3, probe_s=0.4)
+    observer = Counts()
+    worker = make_worker(policy, limits=IMPATIENT, observer=observer)
+    graph, _ = worker.load(graph_file(), {})
+    shed(tokens, 100)
+
+    def poison() -> None:
+        with pytest.raises(Unavailable):
+            call(worker, graph, DIE)
+
+    poison()
+    while wait_for(worker, State.READY, State.OUT_OF_SERVICE) is State.READY:
+        call(worker, graph)
+        poison()
+    assert "3 restarts within 10 minutes" in log.text
+    before = observer.restarts
+    wait_for(worker, State.READY)
+    call(worker, graph)
+    # its budget is not given back with that: the next one costs a whole pause
+    poison()
+    wait_for(worker, State.OUT_OF_SERVICE)
+    assert observer.restarts == before + 1
+    wait_for(worker, State.READY)
+    call(worker, graph)
+
+
+def test_a_device_found_broken_by_an_attempt_to_get_it_back_is_given_up(
+    make_worker: Make, graph_file: Write, tmp_path: Path
+):
+    gate = tmp_path / "gate"
+    policy = RestartPolicy(first_delays_s=(0.0,), max_in_a_row=1, probe_s=0.2)
+    worker = make_worker(policy, options={"gate": str(gate)}, limits=IMPATIENT)
+    graph, _ = worker.load(graph_file(), {})
+    gate.write_text(Action.REFUSE.value)
+    os.kill(worker_pid(worker), signal.SIGKILL)
+    wait_for(worker, State.OUT_OF_SERVICE)
+    gate.write_text(Action.OUT_OF_SERVICE.value)
+    time.sleep(1.5)
+    gate.unlink()
+    time.sleep(0.8)
+    with pytest.raises(Unavailable, match=r"needs a look; restart the server .*the gate is shut"):
+        call(worker, graph)
+
+
+def test_two_refused_runs_in_a_row_start_the_worker_again(make_worker: Make, graph_file: Write, tokens: Path):
+    worker = make_worker()
+    graph, _ = worker.load(graph_file(), {})
+    pid = worker_pid(worker)
+    shed(tokens, 3)
+    refused = BY_ACTION[Action.REFUSE]
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="the device refused the run: a tiny refuse"):
+            call(worker, graph, refused)
+        assert worker.pid == pid
+        if len(list(tokens.iterdir())) == 2:
+            call(worker, graph)
+    with pytest.raises(Unavailable, match="the device refused the run: a tiny refuse"):
+        call(worker, graph, refused)
+    wait_for(worker, State.READY)
+    assert worker_pid(worker) != pid
+    call(worker, graph)
+
+
+def test_a_worker_that_hangs_idle_is_found_before_the_next_request(make_worker: Make, graph_file: Write, log: Lines):
+    worker = make_worker(limits=IMPATIENT)
+    graph, _ = worker.load(graph_file(), {})
+    pid = worker_pid(worker)
+    time.sleep(0.5)
+    assert worker.pid == pid
+    os.kill(pid, signal.SIGSTOP)
+    end = time.monotonic() + 10
+    while worker.pid in (pid, None) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert worker.pid not in (pid, None)
+    assert not is_alive(pid)
+    assert "did not answer ping within 0.5 s and was ended" in log.text
+    call(worker, graph)
+
+
+def test_a_long_run_is_not_taken_for_a_hang(make_worker: Make, graph_file: Write, tokens: Path):
+    worker = make_worker(limits=replace(IMPATIENT, run=2.0), repeat_within_s=0.1)
+    graph, _ = worker.load(graph_file(), {})
+    shed(tokens)
+    with pytest.raises(Unavailable, match="did not answer run within 2 s"):
+        call(worker, graph, HANG)
 
 
 def test_a_graph_that_was_replaced_on_disk_is_not_loaded_again(make_worker: Make, graph_file: Write, log: Lines):

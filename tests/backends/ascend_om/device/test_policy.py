@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from om_backend.device.faults import Action, DeviceFault
-from om_backend.device.policy import RestartHistory, RestartPolicy, is_repeated, load_error, run_error
+from om_backend.device.policy import RestartHistory, RestartPolicy, is_repeated, load_error, out_of_service, run_error
 
 from voxrepo_contract.errors import ConfigError, Internal, InvalidArgument, Unavailable, VoxrepoError
 
@@ -65,6 +65,21 @@ def test_a_file_is_named_once():
 )
 def test_a_run_is_repeated_once_and_only_if_that_can_help(action: Action, attempt: int, seconds: float, repeated: bool):
     assert is_repeated(fault(action), attempt, seconds, limit_s=8) is repeated
+
+
+def test_a_second_refused_run_in_a_row_asks_for_a_restart():
+    history = RestartHistory(RestartPolicy())
+    assert [history.refused() for _ in range(4)] == [False, True, False, True]
+    assert not history.refused()
+    history.succeeded()
+    assert not history.refused()
+
+
+@pytest.mark.parametrize(("probe_s", "says"), [(60.0, "tried again every 60 s"), (None, "needs a look; restart the")])
+def test_who_is_turned_away_is_told_whether_the_device_may_come_back(probe_s: float | None, says: str):
+    sentence = out_of_service("too many restarts\n/secret/path", probe_s)
+    assert says in sentence
+    assert sentence.endswith("(too many restarts)")
 
 
 def test_waits_double_up_to_half_a_minute():
