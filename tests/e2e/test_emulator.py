@@ -189,7 +189,11 @@ def speak_mixed(client: grpc_client.InferenceServerClient, count: int, seed: int
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_5000_mixed_requests_leave_no_violation_and_no_leak(voice_root: Path, tmp_path: Path, npu: EmulatedNpu):
+@pytest.mark.parametrize("compute", [False, True], ids=["shapes_only", "computed"])
+def test_5000_mixed_requests_leave_no_violation_and_no_leak(
+    voice_root: Path, tmp_path: Path, npu: EmulatedNpu, compute: bool
+):
+    npu.write_settings(compute=compute)
     with (
         emulated_server(convert_voice(voice_root, tmp_path / "root"), npu) as server,
         grpc_client.InferenceServerClient(server.grpc_url) as client,
@@ -225,6 +229,7 @@ def test_twenty_device_faults_under_load_concern_nobody_else(emulated_root: Path
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_fifty_loads_and_unloads_leave_nothing_on_the_device(emulated_root: Path, npu: EmulatedNpu):
+    npu.write_settings(compute=False)  # what is loaded and freed counts here, not the sound
     with emulated_server(emulated_root, npu) as server:
         with grpc_client.InferenceServerClient(server.grpc_url) as client:
             expected = speak(client, SENTENCES[0], seed=4)
