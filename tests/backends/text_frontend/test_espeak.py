@@ -67,9 +67,26 @@ def test_a_message_larger_than_the_pipe_passes(client):
 
 def test_a_text_that_kills_the_process_fails_alone(client):
     expected = client.phonemize(["Hello there."])
-    first = client.pid
-    with pytest.raises(Unavailable, match="SIGSEGV"):
-        client.phonemize([DEADLY])
+    for _ in range(20):
+        first = client.pid
+        try:
+            client.phonemize([DEADLY])
+        except Unavailable as error:
+            assert "SIGSEGV" in str(error)
+            break
+    else:
+        pytest.skip("espeak-ng writes outside its memory with this text, and this time nothing came of it")
+    assert client.phonemize(["Hello there."]) == expected
+    assert client.pid != first
+
+
+def test_a_process_killed_at_work_costs_that_request_alone(client):
+    expected = client.phonemize(["Hello there."])
+    first = pid_of(client)
+    killer = threading.Timer(0.1, os.kill, (first, signal.SIGKILL))
+    killer.start()
+    with pytest.raises(Unavailable, match="SIGKILL"):
+        client.phonemize([f"Sentence {n} with some words to read." for n in range(60_000)])
     assert client.phonemize(["Hello there."]) == expected
     assert client.pid != first
 

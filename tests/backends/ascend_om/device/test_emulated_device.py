@@ -236,7 +236,7 @@ def test_of_workers_that_load_at_once_one_gets_the_memory_and_the_others_a_refus
     small = makers.write_static(tmp_path / "static.om")
     # nearly all of it buffers, which are made last: who looked at the free memory first would find it taken
     gear = {"batch": 2, "length": 2_500_000}
-    file = makers.write_static(tmp_path / "large.om", **gear)
+    file = makers.write_static(tmp_path / "large.om", batch=gear["batch"], length=gear["length"])
     workers = [emulated.worker() for _ in range(3)]
     for worker in workers:
         WorkerGraph(worker, small, spec(small, [{"batch": 2, "length": 8}]))
