@@ -6,8 +6,8 @@ left is the host's work, told apart by layer in the same run:
 
 * program: reading the request, packing, noise, the length regulator, windows, INT16;
 * worker: shared memory and messages between the stub and the device worker;
-* runtime: ``om_backend.acl`` around the library's calls;
-* library: time inside the AscendCL calls. Here that is the emulator's own bookkeeping, so it is no figure for an NPU.
+* runtime: ``om_backend.acl`` and the AscendCL calls in it. Nearly all of it is the emulator's own bookkeeping, so it
+  is no figure for an NPU.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ from voxrepo_contract.errors import VoxrepoError  # noqa: E402
 IDS = 96
 FRAMES = 240
 HOTTEST = 15
-RUN_CALLS = ("set_context", "memcpy", "execute_async", "synchronize", "dynamic", "get_cur_output_dims")
 
 
 @dataclass
@@ -110,12 +109,6 @@ def vocoder_job(channels: int) -> Job:
     return Job(inputs, {}, lambda outputs: None, fail)
 
 
-def library_seconds(npu: EmulatedNpu) -> float:
-    """Seconds inside the AscendCL calls that a run makes, from the report of the only worker so far."""
-    (end,) = npu.of_kind("end")
-    return float(sum(seconds for name, seconds in end["seconds"].items() if any(part in name for part in RUN_CALLS)))
-
-
 def start(version_dir: Path, npu: EmulatedNpu, clocks: Clocks) -> tuple[Program, Workers]:
     """The stage program, warm, on a device that takes no time."""
     npu.folder.mkdir()
@@ -144,10 +137,6 @@ def measure(
     stage: str, version_dir: Path, make: Callable[[], Job], requests: int, scratch: Path
 ) -> tuple[dict[str, float], cProfile.Profile]:
     """Microseconds per request by layer, and the profile of the stub's side."""
-    idle = EmulatedNpu(scratch / f"{stage}-idle")
-    _, workers = start(version_dir, idle, Clocks())
-    workers.close()
-
     npu, clocks = EmulatedNpu(scratch / stage), Clocks()
     program, workers = start(version_dir, npu, clocks)
     profile = cProfile.Profile()
@@ -165,14 +154,11 @@ def measure(
         profile.disable()
     finally:
         workers.close()
-    # loading and warming up cost the same in both workers; what is left are twice the requests
-    library_s = (library_seconds(npu) - library_seconds(idle)) / 2
     seconds = {
         "total": total_s,
         "program": total_s - graph_s,
         "worker": graph_s - runtime_s,
-        "runtime": runtime_s - library_s,
-        "library": library_s,
+        "runtime": runtime_s,
     }
     return {**{name: value / requests * 1e6 for name, value in seconds.items()}, "calls": calls / requests}, profile
 
@@ -201,7 +187,7 @@ def main() -> None:
         print(json.dumps(rows))
         return
     table = Table(title=f"host cost of one request in us, device time zero ({IDS} ids, {FRAMES} frames)")
-    columns = ("total", "program", "worker", "runtime", "library", "calls")
+    columns = ("total", "program", "worker", "runtime", "calls")
     for column in ("", *columns):
         table.add_column(column, justify="right" if column else "left")
     for stage, row in rows.items():
