@@ -16,6 +16,7 @@ from voxrepo.doctor.machine import run_program
 from voxrepo.doctor.report import Finding, Report
 from voxrepo.repository.layout import Layout
 from voxrepo_contract import emulated_om
+from voxrepo_contract import environment as variables
 
 BATCHED = builder.inout([builder.Tensor("x", [1, 80])], [builder.Tensor("y:0", [1, 4])])
 
@@ -187,10 +188,10 @@ def test_a_root_with_nothing_in_it_is_a_warning(root, tmp_path):
 def test_the_emulator_is_imported_as_a_worker_would(root, layout, tmp_path):
     folder = tmp_path / "emulator"
     write(folder, {"/acl/__init__.py": ""})
-    environment = {emulator.FOLDER_VARIABLE: str(folder)}
+    environment = {variables.EMULATOR_DIR: str(folder)}
     found = {answer: _emulator(root, environment, answer) for answer in (True, False)}
     assert found == {True: "ok", False: "problem"}
-    (missing,) = emulator.check_emulator(plain_machine(root, environment={emulator.FOLDER_VARIABLE: "/gone"}))
+    (missing,) = emulator.check_emulator(plain_machine(root, environment={variables.EMULATOR_DIR: "/gone"}))
     assert missing.status == "problem" and "/gone" in missing.text
 
 

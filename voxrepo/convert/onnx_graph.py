@@ -14,7 +14,7 @@ from pydantic import Field
 from voxrepo.convert.plan import GraphInput
 from voxrepo.convert.refusal import BAD_ONNX, NO_KERNEL, NO_PARSER, NOT_LOADABLE, AtcRefusal
 from voxrepo.convert.soc import Soc
-from voxrepo_contract import yamlfile
+from voxrepo_contract import onnx_tensors, yamlfile
 from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.om.sniff import HEAD_BYTES, kind_of, noun_of
 from voxrepo_contract.yamlfile import StrictModel
@@ -23,22 +23,10 @@ OPERATORS_FILE = Path(__file__).parent / "data" / "operators.yaml"
 MAX_ONNX_BYTES = 2**31 - 1
 """A protobuf message cannot exceed 2 GB."""
 
-DTYPES: dict[int, str] = {
-    TensorProto.BOOL: "BOOL",
-    TensorProto.INT8: "INT8",
-    TensorProto.UINT8: "UINT8",
-    TensorProto.INT16: "INT16",
-    TensorProto.UINT16: "UINT16",
-    TensorProto.INT32: "INT32",
-    TensorProto.UINT32: "UINT32",
-    TensorProto.INT64: "INT64",
-    TensorProto.UINT64: "UINT64",
-    TensorProto.FLOAT16: "FP16",
-    TensorProto.BFLOAT16: "BF16",
-    TensorProto.FLOAT: "FP32",
-    TensorProto.DOUBLE: "FP64",
+DTYPES = {number: name for number, name in onnx_tensors.DTYPES.items() if name != "BYTES"} | {
+    TensorProto.BFLOAT16: "BF16"
 }
-"""Open Inference Protocol names by ONNX element type."""
+"""Open Inference Protocol names by ONNX element type, of numbers only: a device has no texts."""
 
 
 class OperatorList(StrictModel):

@@ -7,26 +7,25 @@ from pathlib import Path
 
 import voxrepo
 from voxrepo.doctor.libraries import probe
-from voxrepo.doctor.machine import DEVICE_MODE_VARIABLE, Machine
+from voxrepo.doctor.machine import Machine
 from voxrepo.doctor.report import Finding, ok, problem
 from voxrepo.repository.layout import emulator_folder
-
-FOLDER_VARIABLE = "VOXREPO_EMULATOR_DIR"
+from voxrepo_contract import environment as variables
 
 
 def check_emulator(machine: Machine) -> list[Finding]:
     """Whether importing ``acl`` from the emulator's folder gives the emulator."""
     check = "emulator"
     try:
-        folder = machine.variable(FOLDER_VARIABLE) or str(emulator_folder())
+        folder = machine.variable(variables.EMULATOR_DIR) or str(emulator_folder())
     except FileNotFoundError as error:
         return [problem(check, f"{str(error)[:1].upper()}{str(error)[1:]}.")]
     if not (Path(folder) / "acl" / "__init__.py").is_file():
-        advice = f"Unset {FOLDER_VARIABLE}, or name the folder that holds it."
+        advice = f"Unset {variables.EMULATOR_DIR}, or name the folder that holds it."
         return [problem(check, f"{folder} does not hold the emulator (acl/__init__.py).", advice)]
     package = str(Path(voxrepo.__file__).parent.parent)
     # the emulator refuses to be imported by accident
-    asked = replace(machine, environment={**machine.environment, DEVICE_MODE_VARIABLE: "emulator"})
+    asked = replace(machine, environment={**machine.environment, variables.DEVICE: "emulator"})
     answer = probe(asked, import_only=True, path=f"{folder}:{package}")
     if isinstance(answer, str):
         return [problem(check, f"The emulator does not start: {answer}.")]

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from voxrepo.doctor import cann, driver, emulator, host, libraries, npu_smi, repository, visible
-from voxrepo.doctor.machine import DEVICE_MODE_VARIABLE, Machine
+from voxrepo.doctor.machine import Machine
 from voxrepo.doctor.report import Finding, Report, ok, problem, warning
 from voxrepo.doctor.repository import Device, Npu
 from voxrepo.repository.layout import Layout
+from voxrepo_contract import environment as variables
 
 DEVICES: tuple[Device, ...] = ("cpu", "npu", "emulator")
 
@@ -73,14 +74,14 @@ def examine(
 def _device(machine: Machine, device: Device | None, *, has_npu: bool) -> tuple[Device, Finding | None]:
     if device is not None:
         return device, None
-    value = machine.variable(DEVICE_MODE_VARIABLE)
+    value = machine.variable(variables.DEVICE)
     found: Device = "npu" if has_npu else "cpu"
     if value in ("", "auto"):
         return found, None
     for known in DEVICES:
         if value == known:
             return known, None
-    text = f"{DEVICE_MODE_VARIABLE} is {value!r}; it must be one of {', '.join(DEVICES)}."
+    text = f"{variables.DEVICE} is {value!r}; it must be one of {', '.join(DEVICES)}."
     return found, problem("device", text, "Correct or unset it.")
 
 

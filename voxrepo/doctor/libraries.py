@@ -9,6 +9,7 @@ from typing import Any
 
 from voxrepo.doctor.machine import Machine
 from voxrepo.doctor.report import Finding, ok, problem, warning
+from voxrepo_contract import environment as variables
 
 PROBE = Path(__file__).with_name("acl_probe.py")
 TIMEOUT_S = 120.0
@@ -54,7 +55,7 @@ def probe(machine: Machine, *, import_only: bool = False, path: str = "") -> dic
         import_only: stop after importing ``acl``.
         path: folder to put in front of the Python path.
     """
-    python = machine.variable("VOXREPO_WORKER_PYTHON") or machine.python
+    python = machine.variable(variables.WORKER_PYTHON) or machine.python
     environment = dict(machine.environment)
     if path:
         environment["PYTHONPATH"] = ":".join(filter(None, (path, environment.get("PYTHONPATH", ""))))

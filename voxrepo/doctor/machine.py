@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _MAX_TEXT_BYTES = 1 << 20
-DEVICE_MODE_VARIABLE = "VOXREPO_DEVICE"
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,11 @@ from pathlib import Path
 
 from voxrepo.engine.binary import EngineBinary
 from voxrepo.engine.workspace import Workspace
+from voxrepo_contract import environment as variables
 
 TOKEN_HEADER = "triton-access-token"  # noqa: S105  the name of a header
-COSTS_FOLDER_VARIABLE = "VOXREPO_COSTS_DIR"
-"""Read by the backend ``ascend_om``; instances of a model must use the same measured costs."""
-LOCKS_FOLDER_VARIABLE = "VOXREPO_LOCKS_DIR"
-"""Read by the backend ``ascend_om``; workers that load onto one device take turns."""
-DEVICE_VARIABLES = (
-    "VOXREPO_DEVICE",
-    "VOXREPO_WORKER_PYTHON",
-    "VOXREPO_EMULATOR_DIR",
-    "VOXREPO_EMULATOR_SETTINGS",
-)
+DEVICE_VARIABLES = (variables.DEVICE, variables.WORKER_PYTHON, variables.EMULATOR_DIR, variables.EMULATOR_SETTINGS)
 """Tell the backend what graphs for an NPU run on."""
-WORKER_LIBRARIES_VARIABLE = "VOXREPO_WORKER_LD_LIBRARY_PATH"
 RESTRICTED_APIS = "inference,shared-memory,model-repository,statistics,trace,logging"
 
 
@@ -107,16 +98,16 @@ def engine_environment(
     environment = {name: value for name, value in base.items() if name not in DEVICE_VARIABLES}
     environment |= device or {}
     # device workers get the operator's own libraries, such as CANN's, without the engine's
-    environment[WORKER_LIBRARIES_VARIABLE] = base.get("LD_LIBRARY_PATH", "")
+    environment[variables.WORKER_LD_LIBRARY_PATH] = base.get("LD_LIBRARY_PATH", "")
     here = Path(sys.executable).parent
     environment["PATH"] = os.pathsep.join([str(here), base.get("PATH", os.defpath)])
     libraries = [*map(str, binary.library_dirs), base.get("LD_LIBRARY_PATH", "")]
     environment["LD_LIBRARY_PATH"] = os.pathsep.join(part for part in libraries if part)
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     if costs_folder is not None:
-        environment[COSTS_FOLDER_VARIABLE] = str(costs_folder)
+        environment[variables.COSTS_DIR] = str(costs_folder)
     if locks_folder is not None:
-        environment[LOCKS_FOLDER_VARIABLE] = str(locks_folder)
+        environment[variables.LOCKS_DIR] = str(locks_folder)
     # the stages bring their own parallelism; a BLAS pool per process would fight it
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -60,11 +60,7 @@ def emulator_folder() -> Path:
     Raises:
         FileNotFoundError: neither is there.
     """
-    package = Path(voxrepo.__file__).parent
-    for candidate in (package / "_emulator", package.parent / "emulator"):
-        if (candidate / "acl" / "__init__.py").is_file():
-            return candidate
-    raise FileNotFoundError("the emulator is missing from this installation of voxrepo; install it again")
+    return _installed("emulator", "acl/__init__.py", "the emulator")
 
 
 def backends_folder() -> Path:
@@ -73,8 +69,13 @@ def backends_folder() -> Path:
     Raises:
         FileNotFoundError: neither is there.
     """
+    return _installed("backends", "ascend_om/model.py", "the ascend_om backend")
+
+
+def _installed(folder: str, proof: str, what: str) -> Path:
+    """A folder that comes with voxrepo, known by a file in it."""
     package = Path(voxrepo.__file__).parent
-    for candidate in (package / "_backends", package.parent / "backends"):
-        if (candidate / "ascend_om" / "model.py").is_file():
+    for candidate in (package / f"_{folder}", package.parent / folder):
+        if (candidate / proof).is_file():
             return candidate
-    raise FileNotFoundError("the ascend_om backend is missing from this installation of voxrepo; install it again")
+    raise FileNotFoundError(f"{what} is missing from this installation of voxrepo; install it again")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from voxrepo.repository.layout import emulator_folder
+from voxrepo_contract import environment as variables
 from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.yamlfile import write_text_atomically
 
@@ -55,12 +56,12 @@ class DeviceChoice:
 
     def environment(self) -> dict[str, str]:
         """Variables for the engine, inherited by its stubs and their workers."""
-        variables = {"VOXREPO_DEVICE": self.device, "VOXREPO_WORKER_PYTHON": str(self.worker_python)}
+        environment = {variables.DEVICE: self.device, variables.WORKER_PYTHON: str(self.worker_python)}
         if self.emulator_dir is not None:
-            variables["VOXREPO_EMULATOR_DIR"] = str(self.emulator_dir)
+            environment[variables.EMULATOR_DIR] = str(self.emulator_dir)
         if self.emulator_settings is not None:
-            variables["VOXREPO_EMULATOR_SETTINGS"] = str(self.emulator_settings)
-        return variables
+            environment[variables.EMULATOR_SETTINGS] = str(self.emulator_settings)
+        return environment
 
 
 def choose_device(

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from om_backend.runtime import RuntimeSettings
+from voxrepo_contract import environment as variables
 
-FOLDER_VARIABLE = "VOXREPO_COSTS_DIR"
 SCHEMA = 1
 
 Seconds = dict[str, float]
@@ -40,7 +40,7 @@ class CostStore:
     @staticmethod
     def of_environment(settings: RuntimeSettings) -> CostStore:
         """The store that the server names in the environment, for graphs that run under these settings."""
-        folder = os.environ.get(FOLDER_VARIABLE)
+        folder = os.environ.get(variables.COSTS_DIR)
         return CostStore(Path(folder) if folder else None, cost_setting(settings))
 
     def recall(self, graph_sha256: str, measure: Callable[[], Seconds]) -> Seconds:

@@ -26,7 +26,7 @@ def fastest_seconds(calls: dict[int, Callable[[], object]], rounds: int = _ROUND
     seconds = dict.fromkeys(calls, float("inf"))
     for _ in range(rounds):
         for batch, call in calls.items():
-            seconds[batch] = min(seconds[batch], _seconds(call))
+            seconds[batch] = min(seconds[batch], call_seconds(call))
     return seconds
 
 
@@ -55,7 +55,7 @@ def measure(
         for batch in batches:
             calls[batch] = call_with(batch)
             calls[batch]()
-            per_row = _seconds(calls[batch]) / batch
+            per_row = call_seconds(calls[batch]) / batch
             if per_row > least_per_row:
                 break
             least_per_row = per_row
@@ -69,7 +69,8 @@ def measure(
     return CallCost.measured({int(batch): value for batch, value in seconds.items()}, reference_length, MIN_GAIN)
 
 
-def _seconds(call: Callable[[], object]) -> float:
+def call_seconds(call: Callable[[], object]) -> float:
+    """Wall time of one call; above zero, as a cost must be, also where the clock is too coarse for an empty one."""
     start = time.perf_counter()
     call()
-    return time.perf_counter() - start
+    return max(time.perf_counter() - start, 1e-9)

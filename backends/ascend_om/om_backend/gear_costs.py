@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from om_backend.cost_store import CostStore, Seconds
+from om_backend.costs import call_seconds
 from om_backend.gears import Gear, GearTable
 
 _ROUNDS = 3
@@ -38,7 +39,7 @@ def measure_gears(
     def run_each_once() -> None:
         # the largest first: the memory of smaller ones lies within what it took
         for gear in sorted(calls, key=lambda gear: -gear.batch * gear.length):
-            first[gear] = _seconds(calls[gear])
+            first[gear] = call_seconds(calls[gear])
 
     def time_all() -> Seconds:
         run_each_once()
@@ -49,7 +50,7 @@ def measure_gears(
             if time.monotonic() + sum(first.values()) > end:
                 break
             for gear, call in calls.items():
-                samples[gear].append(_seconds(call))
+                samples[gear].append(call_seconds(call))
         return {str(gear): statistics.median(samples[gear] or [first[gear]]) for gear in calls}
 
     try:
@@ -62,10 +63,3 @@ def measure_gears(
     if set(kept) != {str(gear) for gear in gears}:
         return GearTable.estimated(gears)
     return GearTable.measured({gear: kept[str(gear)] for gear in gears})
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    # a clock may be too coarse for an empty call; a cost must be positive
-    return max(time.perf_counter() - start, 1e-9)

@@ -8,10 +8,10 @@ import numpy as np
 import onnxruntime as ort
 
 from om_backend.device.description import GraphDescription
-from om_backend.device.dtypes import ORT_DTYPES
 from om_backend.runtime import Array, Arrays, RuntimeSettings
 from voxrepo_contract.errors import ConfigError, Internal, InvalidArgument
 from voxrepo_contract.onnx_tensors import read_onnx_tensors
+from voxrepo_contract.ort_types import ORT_DTYPES
 from voxrepo_contract.stage import GraphSpec
 
 _DTYPES = {**ORT_DTYPES, "tensor(string)": "BYTES"}

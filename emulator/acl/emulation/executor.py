@@ -12,25 +12,12 @@ import onnxruntime as ort
 from acl.emulation.dtypes import NUMPY_OF_NAME
 from voxrepo_contract.emulated_om import EmulatedOm, OmTensor
 from voxrepo_contract.errors import ConfigError
+from voxrepo_contract.ort_types import ORT_DTYPES
 
 Array = npt.NDArray[Any]
 Dims = tuple[int, ...]
 
-_ORT_TYPES = {
-    "tensor(float)": "FP32",
-    "tensor(float16)": "FP16",
-    "tensor(double)": "FP64",
-    "tensor(int8)": "INT8",
-    "tensor(uint8)": "UINT8",
-    "tensor(int16)": "INT16",
-    "tensor(uint16)": "UINT16",
-    "tensor(int32)": "INT32",
-    "tensor(uint32)": "UINT32",
-    "tensor(int64)": "INT64",
-    "tensor(uint64)": "UINT64",
-    "tensor(bool)": "BOOL",
-    "tensor(bfloat16)": "BF16",
-}
+_ORT_TYPES = {**ORT_DTYPES, "tensor(bfloat16)": "BF16"}
 AIPP_INPUT = "ascend_dynamic_aipp_data"
 
 

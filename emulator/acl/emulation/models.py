@@ -7,6 +7,7 @@ from pathlib import Path
 
 from acl.emulation import codes
 from acl.emulation.devices import Context
+from acl.emulation.errors import CodedError
 from acl.emulation.executor import GraphError, GraphRunner
 from acl.emulation.graph import GraphFacts, facts_of
 from acl.emulation.handles import Handled
@@ -17,18 +18,8 @@ from voxrepo_contract.emulated_om import EmulatedOm
 from voxrepo_contract.errors import ConfigError
 
 
-class LoadError(Exception):
-    """A file that the loader refuses.
-
-    Attributes:
-        code: of the load call.
-        text: for ``get_recent_err_msg``.
-    """
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-        self.text = text
+class LoadError(CodedError):
+    """A file that the loader refuses."""
 
 
 @dataclass(eq=False)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from voxrepo_contract import environment as variables
 from voxrepo_contract.errors import ConfigError
-
-SETTINGS_VARIABLE: Final = "VOXREPO_EMULATOR_SETTINGS"
 
 _GIB: Final = 1 << 30
 _MEMORY_BYTES: Final = {
@@ -104,7 +103,7 @@ def load() -> Settings:
     Raises:
         ConfigError: the file is missing or wrong.
     """
-    name = os.environ.get(SETTINGS_VARIABLE, "")
+    name = os.environ.get(variables.EMULATOR_SETTINGS, "")
     if not name:
         return Settings()
     file = Path(name)

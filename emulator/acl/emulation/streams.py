@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from acl.emulation import codes
+from acl.emulation.errors import CodedError
 from acl.emulation.faults import DEVICE_LATENCY, DEVICE_TASK
 from acl.emulation.handles import Handled
 from acl.emulation.memory import Span
@@ -26,18 +27,8 @@ Publish = Callable[[], None]
 """Makes the results of a piece of work visible in memory."""
 
 
-class TaskFault(Exception):
-    """A piece of work failed on the device.
-
-    Attributes:
-        code: what the wait for it returns.
-        text: for ``get_recent_err_msg``.
-    """
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-        self.text = text
+class TaskFault(CodedError):
+    """A piece of work failed on the device."""
 
 
 @dataclass(eq=False)

@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from om_backend.cost_store import FOLDER_VARIABLE, CostStore, Seconds
+from om_backend.cost_store import CostStore, Seconds
 from om_backend.runtime import RuntimeSettings
+
+from voxrepo_contract import environment
 
 SHA256 = "a" * 64
 
@@ -58,7 +60,7 @@ def test_processes_that_start_together_use_one_measurement(tmp_path: Path):
 
 
 def test_without_a_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+    monkeypatch.delenv(environment.COSTS_DIR, raising=False)
     store = CostStore.of_environment(RuntimeSettings())
     assert store.recall(SHA256, lambda: {"1": 0.5}) == {"1": 0.5}
     assert store.recall(SHA256, lambda: {"1": 0.6}) == {"1": 0.6}

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from om_backend.device.description import DeviceMemory, GraphDescription
 from om_backend.device.faults import Action, DeviceFault
@@ -33,6 +34,8 @@ from om_backend.device.process import Log, WorkerProcess
 from om_backend.device.reloading import LoadedFile, reload, stamp_of, start
 from om_backend.device.settings import WorkerSettings
 from voxrepo_contract.errors import Unavailable
+
+AnswerT = TypeVar("AnswerT")
 
 
 class DeviceWorker:
@@ -149,32 +152,16 @@ class DeviceWorker:
         """Unload a graph; does nothing if it is not loaded."""
         with self._changed:
             known = self._graphs.pop(graph, None)
-            process = self._process if self._state is State.READY else None
-        if known is not None and process is not None:
-            try:
-                process.unload(graph)
-            except DeviceFault as fault:
-                self._follow_up(process, None, fault)
+        if known is not None:
+            self._ask(lambda process: process.unload(graph))
 
     def trim(self) -> None:
         """Give back shared memory that grew for large tensors."""
-        process = self._process
-        if process is not None and self._state is State.READY:
-            try:
-                process.trim()
-            except DeviceFault as fault:
-                self._follow_up(process, None, fault)
+        self._ask(WorkerProcess.trim)
 
     def memory(self) -> DeviceMemory | None:
         """Memory of the device; ``None`` while it cannot be asked."""
-        process = self._process
-        if process is None or self._state is not State.READY:
-            return None
-        try:
-            return process.memory()
-        except DeviceFault as fault:
-            self._follow_up(process, None, fault)
-            return None
+        return self._ask(WorkerProcess.memory)
 
     def close(self) -> None:
         """End the worker. Safe to call twice."""
@@ -185,6 +172,18 @@ class DeviceWorker:
             keeper.join(self.settings.limits.close + 15)
 
     # ---- the caller's thread
+
+    def _ask(self, question: Callable[[WorkerProcess], AnswerT]) -> AnswerT | None:
+        """Ask a worker that is ready; ``None`` if there is none, or if it failed, which has its consequence."""
+        with self._changed:
+            process = self._process if self._state is State.READY else None
+        if process is None:
+            return None
+        try:
+            return question(process)
+        except DeviceFault as fault:
+            self._follow_up(process, None, fault)
+            return None
 
     def _load(self, file: Path, options: Mapping[str, str]) -> tuple[int, GraphDescription]:
         for attempt in (0, 1):

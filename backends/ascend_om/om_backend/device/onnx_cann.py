@@ -17,10 +17,10 @@ import numpy as np
 from om_backend.acl.codes import Phase, code_of
 from om_backend.acl.shapes import check_arrays, check_ranges
 from om_backend.device.description import UNBOUNDED, DeviceMemory, GraphDescription, TensorInfo
-from om_backend.device.dtypes import ORT_DTYPES
 from om_backend.device.faults import Action, DeviceFault
 from om_backend.device.interface import PlaceOutput
 from om_backend.device.textcodes import acl_code
+from voxrepo_contract.ort_types import ORT_DTYPES
 
 PROVIDER = "CANNExecutionProvider"
 

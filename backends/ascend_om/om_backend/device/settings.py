@@ -11,12 +11,11 @@ from typing import Literal
 
 import om_backend
 import voxrepo_contract
+from voxrepo_contract import environment as variables
 from voxrepo_contract.errors import ConfigError
 
 Mode = Literal["cpu", "npu", "emulator"]
 MODES: tuple[Mode, ...] = ("cpu", "npu", "emulator")
-
-LOCKS_FOLDER_VARIABLE = "VOXREPO_LOCKS_DIR"
 
 MARGIN_S = 2.0
 """On top of the runtime's own watchdog: it should speak first, it knows more."""
@@ -101,7 +100,7 @@ def device_mode(environment: Mapping[str, str] = os.environ) -> Mode:
     Raises:
         ConfigError: it says something else.
     """
-    value = environment.get("VOXREPO_DEVICE", "") or "cpu"
+    value = environment.get(variables.DEVICE, "") or "cpu"
     for mode in MODES:
         if value == mode:
             return mode
@@ -114,7 +113,7 @@ def worker_python(environment: Mapping[str, str] = os.environ) -> str:
     Raises:
         ConfigError: there is none.
     """
-    chosen = environment.get("VOXREPO_WORKER_PYTHON", "")
+    chosen = environment.get(variables.WORKER_PYTHON, "")
     found = shutil.which(chosen or "python3", path=environment.get("PATH", os.defpath))
     if found is None:
         raise ConfigError(
@@ -131,7 +130,7 @@ def emulator_folder(environment: Mapping[str, str] = os.environ) -> str:
     Raises:
         ConfigError: it is not set or not there.
     """
-    folder = environment.get("VOXREPO_EMULATOR_DIR", "")
+    folder = environment.get(variables.EMULATOR_DIR, "")
     if not folder or not (Path(folder) / "acl" / "__init__.py").is_file():
         raise ConfigError(f"VOXREPO_EMULATOR_DIR is {folder!r}, which does not hold the emulator (acl/__init__.py)")
     return str(Path(folder).absolute())
@@ -139,7 +138,7 @@ def emulator_folder(environment: Mapping[str, str] = os.environ) -> str:
 
 def load_lock(device_id: int, environment: Mapping[str, str] = os.environ) -> Path | None:
     """The lock for loads onto a device, in the folder that the server names with ``VOXREPO_LOCKS_DIR``."""
-    folder = environment.get(LOCKS_FOLDER_VARIABLE, "")
+    folder = environment.get(variables.LOCKS_DIR, "")
     return Path(folder).absolute() / f"device-{device_id}.lock" if folder else None
 
 
@@ -152,10 +151,10 @@ def worker_environment(mode: Mode, base: Mapping[str, str] = os.environ) -> dict
     """
     keep = {"PYTHONPATH"} if mode == "npu" else set()
     environment = {name: value for name, value in base.items() if not name.startswith("PYTHON") or name in keep}
-    libraries = base.get("VOXREPO_WORKER_LD_LIBRARY_PATH")
+    libraries = base.get(variables.WORKER_LD_LIBRARY_PATH)
     if libraries is not None:
         environment["LD_LIBRARY_PATH"] = libraries
-    environment["VOXREPO_DEVICE"] = mode
+    environment[variables.DEVICE] = mode
     return environment
 
 
