@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from voxrepo.doctor.machine import Machine
+from voxrepo.doctor.nodes import npu_nodes
 from voxrepo.doctor.report import Finding, ok, problem, warning
 
 CONTROL_NODES = ("davinci_manager", "devmm_svm", "hisi_hdc")
@@ -15,7 +15,6 @@ CONTROL_NODES = ("davinci_manager", "devmm_svm", "hisi_hdc")
 GROUP = "HwHiAiUser"
 DRIVER = "/usr/local/Ascend/driver"
 INSTALL_INFO = "/etc/ascend_install.info"
-_NODE = re.compile(r"v?davinci([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,7 @@ class Nodes:
 
 def find_nodes(machine: Machine) -> Nodes:
     """The NPU's device nodes under ``/dev``."""
-
-    def number(name: str) -> int:
-        match = _NODE.fullmatch(name)
-        return int(match.group(1)) if match else -1
-
-    names = [name for name in machine.names("/dev", "*davinci[0-9]*") if _NODE.fullmatch(name)]
-    names.sort(key=number)
+    names = npu_nodes(machine.names("/dev", "*davinci*"))
     return Nodes(
         tuple(name for name in names if not name.startswith("v")), tuple(name for name in names if name.startswith("v"))
     )

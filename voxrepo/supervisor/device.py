@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from voxrepo.doctor.nodes import npu_nodes
 from voxrepo.repository.layout import emulator_folder
 from voxrepo_contract import environment as variables
 from voxrepo_contract.errors import ConfigError
@@ -26,7 +26,6 @@ Device = Literal["cpu", "npu", "emulator"]
 PROBE_TIMEOUT_S = 60.0
 _PROBE = "import acl, numpy; print('emulator' if hasattr(acl, 'EMULATOR') else 'npu')"
 _EMULATED_SOC = "Ascend910B3"
-_NODE = re.compile(r"v?davinci[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ def find_emulator() -> Path:
 
 def davinci_nodes(devices: Path) -> list[str]:
     """Names of the device nodes of NPUs, or of slices of them (``vdavinci100``)."""
-    return sorted(entry.name for entry in devices.glob("*davinci*") if _NODE.fullmatch(entry.name))
+    return npu_nodes(entry.name for entry in devices.glob("*davinci*"))
 
 
 def npu_trouble(python: Path, devices: Path, probe: Callable[[Path], str]) -> str:
