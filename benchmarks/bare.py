@@ -25,32 +25,33 @@ for _backend in ("ascend_om", "text_frontend"):
 from om_backend.job import Job  # noqa: E402
 from om_backend.programs import load_program  # noqa: E402
 from om_backend.runtime import RuntimeSettings  # noqa: E402
-from text_backend.espeak import EspeakClient  # noqa: E402
-from text_backend.frontend import FrontEnd  # noqa: E402
-from text_backend.inventory import read_inventory  # noqa: E402
-from text_backend.languages import find_language  # noqa: E402
+from text_backend.build import build_front_end  # noqa: E402
 
 from voxrepo.repository.layout import Layout  # noqa: E402
 from voxrepo.repository.voice import read_voice  # noqa: E402
 from voxrepo_contract.errors import VoxrepoError  # noqa: E402
-from voxrepo_contract.stage import TextFrontendStage, read_stage  # noqa: E402
 
 WARM_UP_S = 1.0
 
 
 class BareVoice:
-    """The three stages of a voice in this process; one caller at a time."""
+    """The three stages of a voice in this process; one caller at a time.
 
-    def __init__(self, layout: Layout, voice: str, threads: int) -> None:
+    Args:
+        layout: of the repository that holds the voice.
+        voice: its name.
+        threads: of each graph.
+        phonemizer: another one than the voice's stage names.
+    """
+
+    def __init__(self, layout: Layout, voice: str, threads: int, phonemizer: str | None = None) -> None:
         spec = read_voice(layout, voice)
         models = spec.stage_models()
         folders = {stage: layout.version_dir(models[stage], spec.versions[stage]) for stage in models}
-        front = read_stage(folders["text_frontend"])
-        assert isinstance(front, TextFrontendStage)
-        inventory = read_inventory(folders["text_frontend"] / front.files["inventory"].file)
-        language = find_language(front.options.language)
-        self._espeak = EspeakClient(front.options.phonemizer_voice)
-        self._front = FrontEnd(front.options, inventory, language, self._espeak)
+        self._built = build_front_end(folders["text_frontend"], phonemizer)
+        assert self._built.phonemizer is not None
+        self.phonemizer = self._built.phonemizer
+        self._front = self._built.front_end
         settings = RuntimeSettings(threads=threads)
         self._acoustic = load_program(folders["acoustic"], settings, 1)
         self._vocoder = load_program(folders["vocoder"], settings, 1)

@@ -20,15 +20,12 @@ for _backend in ("ascend_om", "text_frontend"):
     sys.path.insert(0, str(REPOSITORY / "backends" / _backend))
 
 from om_backend.length_regulator import frame_counts  # noqa: E402
-from text_backend.espeak import EspeakClient  # noqa: E402
-from text_backend.frontend import FrontEnd  # noqa: E402
-from text_backend.inventory import read_inventory  # noqa: E402
-from text_backend.languages import find_language  # noqa: E402
+from text_backend.build import build_front_end  # noqa: E402
 from voxrepo_client.load import SENTENCES  # noqa: E402
 
 from voxrepo.repository.layout import Layout  # noqa: E402
 from voxrepo.repository.voice import read_voice  # noqa: E402
-from voxrepo_contract.stage import LengthRegulatedStage, TextFrontendStage, read_stage  # noqa: E402
+from voxrepo_contract.stage import LengthRegulatedStage, read_stage  # noqa: E402
 
 SEED = 20_261_130
 TARGET = REPOSITORY / "voxrepo" / "convert" / "data" / "segment-lengths.csv"
@@ -65,18 +62,15 @@ def main() -> None:
     layout = Layout.of(options.root)
     models = read_voice(layout, options.voice).stage_models()
     front_dir, acoustic_dir = (layout.version_dir(models[stage], 1) for stage in ("text_frontend", "acoustic"))
-    front, acoustic = read_stage(front_dir), read_stage(acoustic_dir)
-    assert isinstance(front, TextFrontendStage) and isinstance(acoustic, LengthRegulatedStage)
-    espeak = EspeakClient(front.options.phonemizer_voice)
-    espeak.start()
-    inventory = read_inventory(front_dir / front.files["inventory"].file)
-    reader = FrontEnd(front.options, inventory, find_language(front.options.language), espeak)
+    acoustic = read_stage(acoustic_dir)
+    assert isinstance(acoustic, LengthRegulatedStage)
+    built = build_front_end(front_dir)
     encoder = ort.InferenceSession(acoustic_dir / acoustic.graphs["encoder"].file, providers=["CPUExecutionProvider"])
     noise = np.random.default_rng(SEED)
     lengths: list[tuple[int, int]] = []
     texts = sentences(random.Random(SEED))
     while len(lengths) < options.segments:
-        utterance = reader.run(next(texts), 1.0, front.options.speakers[0])
+        utterance = built.front_end.run(next(texts), 1.0, "")
         for ids in np.split(utterance.phoneme_ids, np.cumsum(utterance.segment_lengths)[:-1]):
             feeds = {
                 "phoneme_ids": ids[None],
@@ -87,7 +81,7 @@ def main() -> None:
             durations = encoder.run(["durations"], feeds)[0][0, 0]
             counts = frame_counts(durations, acoustic.options.length_scale, acoustic.options.max_frames_per_id, 20_000)
             lengths.append((len(ids), int(counts.sum())))
-    espeak.close()
+    built.close()
     lines = [
         "# ids and frames of one segment a line, at speed 1; made by `python -m benchmarks.record_lengths`",
         "# from the sentences of voxrepo_client.load (alone, shortened, joined; seeded) spoken by the voice en-joe",

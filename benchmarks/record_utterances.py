@@ -27,17 +27,13 @@ for _backend in ("ascend_om", "text_frontend"):
 from om_backend.length_regulator import frame_counts  # noqa: E402
 from om_backend.noise import DURATION, gaussian  # noqa: E402
 from om_backend.runtime import Graph, RuntimeSettings, load_graph  # noqa: E402
-from text_backend.espeak import EspeakClient  # noqa: E402
-from text_backend.frontend import FrontEnd  # noqa: E402
-from text_backend.inventory import read_inventory  # noqa: E402
-from text_backend.languages import find_language  # noqa: E402
+from text_backend.build import build_front_end  # noqa: E402
 
 from voxrepo.repository.layout import Layout  # noqa: E402
 from voxrepo.repository.voice import read_voice  # noqa: E402
 from voxrepo_contract.stage import (  # noqa: E402
     LengthRegulatedOptions,
     LengthRegulatedStage,
-    TextFrontendStage,
     read_stage,
 )
 
@@ -97,12 +93,10 @@ def main() -> None:
     voice = read_voice(layout, options.voice)
     models = voice.stage_models()
     folders = {name: layout.version_dir(models[name], voice.versions[name]) for name in ("text_frontend", "acoustic")}
-    front, acoustic = read_stage(folders["text_frontend"]), read_stage(folders["acoustic"])
-    assert isinstance(front, TextFrontendStage) and isinstance(acoustic, LengthRegulatedStage)
+    acoustic = read_stage(folders["acoustic"])
+    assert isinstance(acoustic, LengthRegulatedStage)
     encoder = load_graph(folders["acoustic"], acoustic.graphs["encoder"], RuntimeSettings())
-    espeak = EspeakClient(front.options.phonemizer_voice)
-    inventory = read_inventory(folders["text_frontend"] / front.files["inventory"].file)
-    reader = FrontEnd(front.options, inventory, find_language(front.options.language), espeak)
+    built = build_front_end(folders["text_frontend"])
     spoken = texts(random.Random(SEED))
     lines = [
         f"# ids and frames of the segments of {options.utterances} utterances, a segment a line, in order of arrival;",
@@ -111,10 +105,10 @@ def main() -> None:
         "utterance,ids,frames",
     ]
     for number in track(range(options.utterances), description="speaking"):
-        utterance = reader.run(next(spoken), 1.0, "")
+        utterance = built.front_end.run(next(spoken), 1.0, "")
         for segment, ids in enumerate(np.split(utterance.phoneme_ids, np.cumsum(utterance.segment_lengths)[:-1])):
             lines.append(f"{number},{len(ids)},{frames_of(encoder, ids, number, segment, acoustic.options)}")
-    espeak.close()
+    built.close()
     TARGET.parent.mkdir(exist_ok=True)
     TARGET.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

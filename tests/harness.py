@@ -22,6 +22,7 @@ from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.layout import Layout
 
 VOICE = "en-joe"
+MANDARIN_VOICE = "zh-baker"
 START_TIMEOUT_S = 120
 
 

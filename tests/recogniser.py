@@ -25,13 +25,20 @@ class Recogniser:
 
         self._model = WhisperModel(str(model_dir), device="cpu", compute_type="int8", cpu_threads=2)
 
-    def transcribe(self, audio: npt.NDArray[np.int16], sample_rate_hz: int) -> str:
-        """English words in ``audio``."""
+    def transcribe(
+        self, audio: npt.NDArray[np.int16], sample_rate_hz: int, language: str = "en", prompt: str | None = None
+    ) -> str:
+        """Words in ``audio``; ``prompt`` shows how to write them."""
         samples = audio.astype(np.float32) / 32768
         steps = np.arange(0, len(samples) - 1, sample_rate_hz / RECOGNISER_RATE_HZ)
         resampled = np.interp(steps, np.arange(len(samples)), samples).astype(np.float32)
         segments, _ = self._model.transcribe(
-            resampled, language="en", beam_size=5, temperature=0.0, condition_on_previous_text=False
+            resampled,
+            language=language,
+            beam_size=5,
+            temperature=0.0,
+            condition_on_previous_text=False,
+            initial_prompt=prompt,
         )
         return " ".join(segment.text.strip() for segment in segments)
 

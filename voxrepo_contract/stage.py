@@ -105,35 +105,55 @@ class TextFrontendOptions(StrictModel):
     """Options of the ``text_frontend`` program.
 
     Attributes:
-        language: BCP 47 tag, selects the language module (``en-US``).
-        phonemizer: ``espeak`` (piper-tts' espeak-ng bridge, out of process, GPL-3.0, optional extra).
-        phonemizer_voice: the phonemizer's own name of the accent, e.g. ``en-us``.
+        language: BCP 47 tag, selects the language module (``en-US``, ``zh-CN``).
+        phonemizer: ``cmudict`` (American English from a dictionary and rules, in process, permissive licences),
+            ``espeak`` (piper-tts' espeak-ng bridge, out of process, GPL-3.0, optional extra) or ``pinyin``
+            (Mandarin, initials and finals with tones).
+        phonemizer_voice: the phonemizer's own name of the accent, e.g. ``en-us``; ``pinyin`` has none.
         speakers: speaker names in the order of their ids; the first is the default.
         max_segment_ids: longer sentences are split at a clause, then at a word.
         sentence_pause_ms: silence after a sentence, before division by ``speed``.
         paragraph_pause_ms: silence after a paragraph, before division by ``speed``.
+        emoji: pass them over, or say their names.
+        on_dropped: what to do with a text of which characters cannot be read: speak the rest and report them, or
+            refuse it. Layout, invisible characters and emoji that are passed over by ``emoji`` refuse no text.
     """
 
     language: str
-    phonemizer: Literal["espeak"]
-    phonemizer_voice: str
+    phonemizer: Literal["cmudict", "espeak", "pinyin"]
+    phonemizer_voice: str = ""
     speakers: list[str] = Field(min_length=1)
     max_segment_ids: Annotated[int, Field(ge=32)] = 400
     sentence_pause_ms: Annotated[int, Field(ge=0, le=5000)] = 150
     paragraph_pause_ms: Annotated[int, Field(ge=0, le=5000)] = 400
+    emoji: Literal["skip", "name"] = "skip"
+    on_dropped: Literal["report", "reject"] = "report"
+
+    @model_validator(mode="after")
+    def _names_a_voice(self) -> TextFrontendOptions:
+        if self.phonemizer == "espeak" and not self.phonemizer_voice:
+            raise ValueError("phonemizer_voice must be given for the phonemizer espeak, e.g. en-us")
+        return self
 
 
 class LengthRegulatedOptions(StrictModel):
     """Options of the ``length_regulated`` program.
 
-    Graphs: ``encoder`` (``phoneme_ids`` INT64 [batch, ids], ``lengths`` INT64 [batch], ``duration_noise`` FP32
-    [batch, 2, ids], ``speaker_id`` INT64 [batch] if several speakers) -> (``durations`` FP32 [batch, 1, ids],
-    ``mean`` and ``log_scale`` FP32 [batch, C, ids]); ``decoder`` (``latent`` FP32 [batch, C, frames], ``mask`` FP32
-    [batch, 1, frames], ``speaker_id``) -> (``features`` FP32 [batch, C', frames]).
+    ``expansion: gaussian`` (VITS): frames are drawn from a prior. Graphs: ``encoder`` (``phoneme_ids`` INT64 [batch,
+    ids], ``lengths`` INT64 [batch], ``duration_noise`` FP32 [batch, 2, ids], ``speaker_id`` INT64 [batch] if several
+    speakers) -> (``durations`` FP32 [batch, 1, ids], ``mean`` and ``log_scale`` FP32 [batch, C, ids]); ``decoder``
+    (``latent`` FP32 [batch, C, frames], ``mask`` FP32 [batch, 1, frames], ``speaker_id``) -> (``features`` FP32
+    [batch, C', frames]). Durations are rounded up, each id gets at least one frame.
+
+    ``expansion: repeat`` (FastSpeech 2): each id's hidden state is repeated for its frames; there is no noise. Graphs:
+    ``encoder`` (``phoneme_ids``, ``lengths``, ``speaker_id`` as above) -> (``durations`` FP32 [batch, 1, ids],
+    ``hidden`` FP32 [batch, C, ids]); ``decoder`` as above. Durations are rounded to the nearest whole number, halves to
+    even, as the model itself does; an id may get no frame.
 
     Attributes:
-        noise_scale: standard deviation of the prior noise, Piper's ``noise_scale``.
-        noise_w_scale: standard deviation of the duration noise, Piper's ``noise_w``.
+        expansion: how ids become frames.
+        noise_scale: standard deviation of the prior noise, Piper's ``noise_scale``; only for ``gaussian``.
+        noise_w_scale: standard deviation of the duration noise, Piper's ``noise_w``; only for ``gaussian``.
         length_scale: frames per predicted frame at speed 1.
         id_count: ids are from 0 to one less; ``None`` if that is not known.
         max_ids_per_segment: longer segments are refused, since attention over ids takes memory by their square.
@@ -141,13 +161,23 @@ class LengthRegulatedOptions(StrictModel):
         max_frames_per_segment: durations of one segment together are clamped to this.
     """
 
-    noise_scale: Annotated[float, Field(ge=0, le=NOISE_SCALE_MAX)]
-    noise_w_scale: Annotated[float, Field(ge=0, le=NOISE_SCALE_MAX)]
+    expansion: Literal["gaussian", "repeat"] = "gaussian"
+    noise_scale: Annotated[float, Field(ge=0, le=NOISE_SCALE_MAX)] = 0.0
+    noise_w_scale: Annotated[float, Field(ge=0, le=NOISE_SCALE_MAX)] = 0.0
     length_scale: Annotated[float, Field(gt=0, le=4)]
     id_count: Annotated[int, Field(ge=1)] | None = None
     max_ids_per_segment: Annotated[int, Field(ge=1)] = 2000
     max_frames_per_id: Annotated[int, Field(ge=1)] = 200
     max_frames_per_segment: Annotated[int, Field(ge=1)] = 20_000
+
+    @model_validator(mode="after")
+    def _noise_goes_with_the_expansion(self) -> LengthRegulatedOptions:
+        for name in ("noise_scale", "noise_w_scale"):
+            if self.expansion == "gaussian" and name not in self.model_fields_set:
+                raise ValueError(f"{name} must be given for the expansion gaussian")
+            if self.expansion == "repeat" and getattr(self, name):
+                raise ValueError(f"{name} must be left out for the expansion repeat, which has no noise")
+        return self
 
 
 class WindowedOptions(StrictModel):
@@ -159,17 +189,22 @@ class WindowedOptions(StrictModel):
     Attributes:
         window_frames: frames per call; shorter segments run at their own length where the graph allows it.
         overlap_frames: receptive field to each side, computed and discarded, so that joins are exact.
+        min_frames: a shorter sequence is lengthened by its last frame for the graph, whose layers reflect more than
+            it has, and the audio cut back.
         gain: factor on the waveform before conversion to INT16.
     """
 
     window_frames: Annotated[int, Field(ge=1)]
     overlap_frames: Annotated[int, Field(ge=0)]
+    min_frames: Annotated[int, Field(ge=1)] = 1
     gain: Annotated[float, Field(gt=0, le=8)] = 1.0
 
     @model_validator(mode="after")
     def _leaves_something(self) -> WindowedOptions:
         if self.window_frames <= 2 * self.overlap_frames:
             raise ValueError("window_frames must exceed twice overlap_frames, or a window yields no audio")
+        if self.window_frames < self.min_frames:
+            raise ValueError("window_frames must not be below min_frames, or a window cannot be run")
         return self
 
 
@@ -188,7 +223,11 @@ class _StageBase(StrictModel):
 
 
 class TextFrontendStage(_StageBase):
-    """``program: text_frontend``; ``files.inventory`` is the phoneme table."""
+    """``program: text_frontend``; ``files.inventory`` is the phoneme table.
+
+    Optional files: ``lexicon`` (how words sound), ``rules`` (what is said instead of what is written),
+    ``substitutes`` (what is said for phonemes that the voice lacks); all are tab-separated tables.
+    """
 
     program: Literal["text_frontend"]
     options: TextFrontendOptions

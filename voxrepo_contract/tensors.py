@@ -46,6 +46,10 @@ FRAME_LENGTHS = TensorSpec("frame_lengths", "INT32", (-1,))
 AUDIO = TensorSpec("audio", "INT16", (-1,))
 SAMPLE_RATE = TensorSpec("sample_rate", "INT32", (1,))
 
+DROPPED = TensorSpec("dropped", "BYTES", (1,))
+"""Characters that were not spoken: a JSON object of reason and count. Out of the ensemble for the edge, which makes a
+response parameter of it; clients do not see the tensor."""
+
 
 def features(channels: int) -> TensorSpec:
     """The acoustic features of one request, FP32 [F, C]; ``channels`` is fixed per voice, -1 if not known."""
@@ -54,6 +58,9 @@ def features(channels: int) -> TensorSpec:
 
 VOICE_INPUTS = (TEXT, SPEED, SPEAKER, SEED)
 VOICE_OUTPUTS = (AUDIO, SAMPLE_RATE)
+"""What clients see of a voice's outputs."""
+ENSEMBLE_OUTPUTS = (*VOICE_OUTPUTS, DROPPED)
+"""What the ensemble gives to the edge."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,9 @@ def stage_contract(stage: str, channels: int) -> StageContract:
         KeyError: for any other stage name.
     """
     return {
-        "text_frontend": StageContract(VOICE_INPUTS, (PHONEME_IDS, SEGMENT_LENGTHS, PAUSE_MS, SPEED, SPEAKER_ID, SEED)),
+        "text_frontend": StageContract(
+            VOICE_INPUTS, (PHONEME_IDS, SEGMENT_LENGTHS, PAUSE_MS, SPEED, SPEAKER_ID, SEED, DROPPED)
+        ),
         "acoustic": StageContract(
             (PHONEME_IDS, SEGMENT_LENGTHS, PAUSE_MS, SPEED, SPEAKER_ID, SEED),
             (features(channels), FRAME_LENGTHS, PAUSE_MS),

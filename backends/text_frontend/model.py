@@ -7,22 +7,17 @@ its encoding.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
-from text_backend.espeak import EspeakClient
-from text_backend.frontend import FrontEnd
-from text_backend.inventory import read_inventory
-from text_backend.languages import find_language
+from text_backend.build import Built, build_front_end
 
 from voxrepo_contract import tensors
-from voxrepo_contract.errors import ConfigError, InvalidArgument, VoxrepoError
-from voxrepo_contract.stage import STAGE_FILE, TextFrontendStage, read_stage, verify_files
-
-_WARM_UP = "Hello. This is a first sentence, spoken to no one."
+from voxrepo_contract.errors import InvalidArgument, VoxrepoError
 
 
 class TritonPythonModel:
@@ -46,28 +41,9 @@ class TritonPythonModel:
             raise
 
     def _load(self, version_dir: Path) -> None:
-        stage = read_stage(version_dir)
-        if not isinstance(stage, TextFrontendStage):
-            raise ConfigError(
-                f"program: the backend text_frontend cannot run {stage.program!r}", file=version_dir / STAGE_FILE
-            )
-        verify_files(version_dir, stage)
-        if "inventory" not in stage.files:
-            raise ConfigError("files.inventory: required key is missing", file=version_dir / STAGE_FILE)
-        inventory = read_inventory(version_dir / stage.files["inventory"].file)
-        try:
-            language = find_language(stage.options.language)
-        except ValueError as error:
-            raise ConfigError(f"options.language: {error}", file=version_dir / STAGE_FILE) from error
-        self._phonemizer = EspeakClient(stage.options.phonemizer_voice)
-        version = self._phonemizer.start()
-        self._front_end = FrontEnd(stage.options, inventory, language, self._phonemizer)
-        if language.code == "en":
-            self._front_end.run(_WARM_UP, 1.0, "")
-        pb_utils.Logger.log_info(
-            f"{self._name}: {language.name}, espeak voice {stage.options.phonemizer_voice} (piper-tts {version}, "
-            f"process {self._phonemizer.pid}), {len(stage.options.speakers)} speakers"
-        )
+        self._built = build_front_end(version_dir)
+        self._front_end = self._built.front_end
+        pb_utils.Logger.log_info(f"{self._name}: {self._built.description}")
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer each request by itself: one that fails does not touch the others of its batch."""
@@ -75,9 +51,9 @@ class TritonPythonModel:
 
     def finalize(self) -> None:
         """End the phonemizer."""
-        phonemizer: EspeakClient | None = getattr(self, "_phonemizer", None)
-        if phonemizer is not None:
-            phonemizer.close()
+        built: Built | None = getattr(self, "_built", None)
+        if built is not None:
+            built.close()
 
     def _answer(self, request: Any) -> Any:
         try:
@@ -97,6 +73,7 @@ class TritonPythonModel:
             _utf8(tensors.TEXT.name, text.item()),
             float(speed.item()),
             _utf8(tensors.SPEAKER.name, speaker.item()),
+            normalise=_normalise(request),
         )
         outputs = {
             tensors.PHONEME_IDS.name: utterance.phoneme_ids[np.newaxis],
@@ -105,6 +82,7 @@ class TritonPythonModel:
             tensors.SPEED.name: speed,
             tensors.SPEAKER_ID.name: np.asarray([[utterance.speaker_id]], np.int64),
             tensors.SEED.name: seed,
+            tensors.DROPPED.name: np.asarray([[json.dumps(utterance.dropped).encode()]], np.object_),
         }
         return [pb_utils.Tensor(name, array) for name, array in outputs.items()]
 
@@ -129,6 +107,22 @@ def _single(request: Any, spec: tensors.TensorSpec) -> npt.NDArray[Any]:
     if array.dtype != _DTYPES[spec.dtype]:
         raise InvalidArgument(f"{spec.name}: the data type is {array.dtype}; it must be {spec.dtype}")
     return array
+
+
+def _normalise(request: Any) -> bool:
+    """The request parameter ``normalise``, on where it is not given.
+
+    Raises:
+        InvalidArgument: it is neither true nor false.
+    """
+    read = getattr(request, "parameters", None)
+    parameters = json.loads(read() or "{}") if read is not None else {}
+    value = parameters.get("normalise", True)
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        value = value.lower() == "true"
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"normalise: {value!r} is neither true nor false")
+    return value
 
 
 def _utf8(name: str, value: Any) -> str:

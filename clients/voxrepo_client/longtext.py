@@ -105,6 +105,7 @@ def synthesize_long(
     seed: int | None = None,
     noise_scale: float | None = None,
     noise_w_scale: float | None = None,
+    normalise: bool | None = None,
     timeout_s: float | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Speech, list[Speech]]:
@@ -121,6 +122,7 @@ def synthesize_long(
         seed: as of :meth:`Voice.synthesize`; drawn here where several requests must share it.
         noise_scale: as of :meth:`Voice.synthesize`.
         noise_w_scale: as of :meth:`Voice.synthesize`.
+        normalise: as of :meth:`Voice.synthesize`.
         timeout_s: limit for each request.
         on_progress: called with (characters done, characters in all) before the first request and after each.
 
@@ -151,6 +153,7 @@ def synthesize_long(
                 seed=seed,
                 noise_scale=noise_scale,
                 noise_w_scale=noise_w_scale,
+                normalise=normalise,
                 timeout_s=timeout_s,
             )
         )

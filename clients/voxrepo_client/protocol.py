@@ -49,7 +49,7 @@ class InferCall:
 
     model: str
     inputs: Mapping[str, npt.NDArray[Any]]
-    parameters: Mapping[str, float]
+    parameters: Mapping[str, float | bool]
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,7 @@ def build_call(
     seed: int | None = None,
     noise_scale: float | None = None,
     noise_w_scale: float | None = None,
+    normalise: bool | None = None,
 ) -> InferCall:
     """The request for one text.
 
@@ -122,7 +123,7 @@ def build_call(
         inputs["speaker"] = _one(_utf8("speaker", speaker), object)
     if seed is not None:
         inputs["seed"] = _one(_seed(seed), np.int64)
-    parameters: dict[str, float] = {}
+    parameters: dict[str, float | bool] = {}
     for name, value in (("noise_scale", noise_scale), ("noise_w_scale", noise_w_scale)):
         if value is None:
             continue
@@ -130,6 +131,10 @@ def build_call(
         if not math.isfinite(number):  # JSON has no word for it
             raise InvalidRequest(f"{name} is {number}; it must be finite")
         parameters[name] = number
+    if normalise is not None:
+        if not isinstance(normalise, bool):
+            raise InvalidRequest(f"normalise must be a bool, not {type(normalise).__name__}")
+        parameters["normalise"] = normalise
     return InferCall(voice, inputs, parameters)
 
 
@@ -177,6 +182,7 @@ def parse_answer(answer: InferAnswer) -> Speech:
         sample_rate_hz=int(rate.reshape(-1)[0]),
         seed=seed,
         versions=parse_versions(answer.parameters.get("versions")),
+        dropped=parse_dropped(answer.parameters.get("dropped")),
     )
 
 
@@ -186,10 +192,23 @@ def parse_versions(value: object) -> dict[str, int]:
     Raises:
         BadResponse: it is not a JSON object of integers.
     """
+    return _integers("versions", value)
+
+
+def parse_dropped(value: object) -> dict[str, int]:
+    """Characters not spoken, by reason, from their JSON form, e.g. ``{"emoji": 2}``; empty where not sent.
+
+    Raises:
+        BadResponse: it is not a JSON object of integers.
+    """
+    return _integers("dropped", value)
+
+
+def _integers(name: str, value: object) -> dict[str, int]:
     if value is None or value == "":
         return {}
     try:
         parsed: Any = json.loads(value) if isinstance(value, str) else value
-        return {str(stage): int(version) for stage, version in parsed.items()}
+        return {str(key): int(number) for key, number in parsed.items()}
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise BadResponse(f"'versions' is {value!r}; expected a JSON object of integers") from error
+        raise BadResponse(f"{name!r} is {value!r}; expected a JSON object of integers") from error

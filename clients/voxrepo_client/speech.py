@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,12 +85,15 @@ class Speech:
         seed: what the server drew or was given; same seed, text and versions give the same audio. ``None`` from a
             server that does not say.
         versions: version of each stage that spoke, empty from a server that does not say.
+        dropped: characters of the text that were not spoken, by reason (``emoji``, ``control`` ...); empty where all
+            were, and from a server that does not say.
     """
 
     samples: npt.NDArray[np.int16]
     sample_rate_hz: int
     seed: int | None = None
     versions: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
 
     @property
     def duration_s(self) -> float:
@@ -129,7 +133,7 @@ def join(parts: Sequence[Speech], pauses_ms: Sequence[float]) -> Speech:
         pauses_ms: silence after each part; the last is not used.
 
     Returns:
-        The joined speech with the seed of the first part and the versions of the last.
+        The joined speech with the seed of the first part, the versions of the last and the drops of all.
 
     Raises:
         InvalidRequest: nothing to join, or the sample rates differ.
@@ -144,4 +148,7 @@ def join(parts: Sequence[Speech], pauses_ms: Sequence[float]) -> Speech:
         pieces.append(part.samples)
         if index < len(parts) - 1:
             pieces.append(np.zeros(round(pauses_ms[index] * rates_hz[0] / 1000), np.int16))
-    return Speech(np.concatenate(pieces), rates_hz[0], parts[0].seed, dict(parts[-1].versions))
+    dropped: Counter[str] = Counter()
+    for part in parts:
+        dropped.update(part.dropped)
+    return Speech(np.concatenate(pieces), rates_hz[0], parts[0].seed, dict(parts[-1].versions), dict(dropped))

@@ -53,6 +53,7 @@ class Voice:
         seed: int | None = None,
         noise_scale: float | None = None,
         noise_w_scale: float | None = None,
+        normalise: bool | None = None,
         timeout_s: float | None = None,
     ) -> Speech:
         """Speak ``text``.
@@ -65,6 +66,7 @@ class Voice:
             seed: 64-bit integer; same seed, text and versions give the same audio. Drawn by the server by default.
             noise_scale: 0 to 2, variation of the sound; the voice's own value by default.
             noise_w_scale: 0 to 2, variation of the rhythm; the voice's own value by default.
+            normalise: ``False`` has the text read as written: no rules for numbers, dates, addresses or markup.
             timeout_s: limit for this call, in place of the client's.
 
         Raises:
@@ -78,6 +80,7 @@ class Voice:
             seed=seed,
             noise_scale=noise_scale,
             noise_w_scale=noise_w_scale,
+            normalise=normalise,
         )
         return parse_answer(self._transport.infer(call, check_timeout_s(timeout_s) or self._timeout_s))
 
@@ -138,6 +141,7 @@ class AsyncVoice:
         seed: int | None = None,
         noise_scale: float | None = None,
         noise_w_scale: float | None = None,
+        normalise: bool | None = None,
         timeout_s: float | None = None,
     ) -> Speech:
         """Speak ``text``; arguments and errors as of :meth:`Voice.synthesize`."""
@@ -149,6 +153,7 @@ class AsyncVoice:
             seed=seed,
             noise_scale=noise_scale,
             noise_w_scale=noise_w_scale,
+            normalise=normalise,
         )
         return parse_answer(await self._transport.infer(call, check_timeout_s(timeout_s) or self._timeout_s))
 

@@ -89,6 +89,7 @@ class ProtocolServer:
         delay_s: slept before every inference is answered.
         received: the inferences so far.
         raw_answer: over HTTP, sent as it is with status 200 instead of an inference response.
+        dropped: answered with every speech, as JSON.
         audio_dtype: data type of the answer's samples over gRPC.
     """
 
@@ -98,6 +99,7 @@ class ProtocolServer:
     delay_s: float = 0.0
     received: list[Received] = field(default_factory=list)
     raw_answer: bytes | None = None
+    dropped: dict[str, int] = field(default_factory=dict)
     audio_dtype: str = "INT16"
     grpc_port: int = 0
     http_port: int = 0
@@ -112,7 +114,7 @@ class ProtocolServer:
         }
         self.not_ready = {"broken"}
         self.fail, self.delay_s, self.raw_answer, self.audio_dtype = None, 0.0, None, "INT16"
-        self.received = []
+        self.received, self.dropped = [], {}
 
     def add_voice(self, name: str, speakers: list[str]) -> None:
         self.models[name] = _voice_config(name, speakers)
@@ -219,6 +221,7 @@ class _GrpcDoor(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
         answer = service_pb2.ModelInferResponse(model_name=request.model_name, model_version="1")
         answer.parameters["seed"].int64_param = inputs.get("seed", DRAWN_SEED)
         answer.parameters["versions"].string_param = json.dumps(VERSIONS)
+        answer.parameters["dropped"].string_param = json.dumps(server.dropped)
         for name, dtype, array in (
             ("audio", server.audio_dtype, audio),
             ("sample_rate", "INT32", np.array([SAMPLE_RATE_HZ], np.int32)),
@@ -292,7 +295,11 @@ def _http_app(server: ProtocolServer) -> web.Application:
         answer = {
             "model_name": "en-joe",
             "model_version": "1",
-            "parameters": {"seed": inputs.get("seed", DRAWN_SEED), "versions": json.dumps(VERSIONS)},
+            "parameters": {
+                "seed": inputs.get("seed", DRAWN_SEED),
+                "versions": json.dumps(VERSIONS),
+                "dropped": json.dumps(server.dropped),
+            },
             "outputs": [
                 {"name": name, "datatype": dtype, "shape": [1, size], "parameters": {"binary_data_size": len(data)}}
                 for name, dtype, size, data in (

@@ -60,11 +60,14 @@ def test_says_to_the_format_of_the_suffix_or_of_the_option(run, tmp_path, suffix
 
 
 def test_passes_every_option_on(run, peer, tmp_path):
-    options = "--voice en-joe --speed 1.5 --speaker joe --seed 3 --noise-scale 0.1 --noise-w-scale 0.2 --timeout-s 9"
+    options = (
+        "--voice en-joe --speed 1.5 --speaker joe --seed 3 --noise-scale 0.1 --noise-w-scale 0.2 --no-normalise "
+        "--timeout-s 9"
+    )
     assert run("say", "Hi.", "-o", tmp_path / "a.wav", *options.split()).exit_code == 0
     request = peer.received[-1]
     assert request.inputs == {"text": b"Hi.", "speed": 1.5, "speaker": b"joe", "seed": 3}
-    assert request.parameters == {"noise_scale": 0.1, "noise_w_scale": 0.2, "timeout": 9_000_000}
+    assert request.parameters == {"noise_scale": 0.1, "noise_w_scale": 0.2, "normalise": False, "timeout": 9_000_000}
 
 
 @pytest.mark.parametrize("arguments", [("-o", "-"), ()])
@@ -95,6 +98,7 @@ def test_prints_a_summary(run, tmp_path):
         "sample_rate_hz": SAMPLE_RATE_HZ,
         "seed": DRAWN_SEED,
         "versions": VERSIONS,
+        "dropped": {},
         "text_chars": 6,
         "requests": 1,
     }
@@ -291,3 +295,18 @@ def test_listing_from_nowhere_fails(run):
     assert result.exit_code == 1
     assert "no-such-host.invalid" in result.stderr
     assert run("voices", "--url", "ftp://x").exit_code == 2
+
+
+def test_says_what_was_left_out(run, peer, tmp_path):
+    peer.dropped = {"emoji": 2, "control": 1}
+    result = run("say", "Hello.", "-o", tmp_path / "a.wav", "--json")
+    assert result.stderr == "left out: 2 emoji, 1 control\n"
+    assert json.loads(result.stdout)["dropped"] == {"emoji": 2, "control": 1}
+
+
+def test_sums_what_was_left_out_over_the_requests_of_a_document(run, peer, tmp_path):
+    peer.dropped = {"emoji": 1}
+    (tmp_path / "book.txt").write_text("It goes on and on. " * 30, "utf-8")
+    result = run("say", "--file", tmp_path / "book.txt", "-o", tmp_path / "a.wav", "--json")
+    assert json.loads(result.stdout)["dropped"] == {"emoji": len(peer.received)}
+    assert len(peer.received) > 1

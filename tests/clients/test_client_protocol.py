@@ -19,7 +19,7 @@ from voxrepo_client import (
     VoxrepoClientError,
 )
 from voxrepo_client.address import Address, parse_address
-from voxrepo_client.protocol import InferAnswer, build_call, check_timeout_s, parse_answer, timeout_us
+from voxrepo_client.protocol import InferAnswer, build_call, check_timeout_s, parse_answer, parse_dropped, timeout_us
 from voxrepo_client.status import error_from_grpc, error_from_http, parse_retry_after_s
 from voxrepo_client.voice_info import is_voice, ready_names, voice_info
 
@@ -346,3 +346,26 @@ def test_reads_a_voice_of_a_server_that_says_nothing_about_it():
 def test_names_the_detail_of_a_voice_that_is_wrong(key, value):
     with pytest.raises(BadResponse, match=key):
         voice_info("v", {"parameters": {f"voxrepo.{key}": {"string_value": value}}})
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_normalise_is_a_parameter_only_if_given(value):
+    assert build_call("v", "a", normalise=value).parameters == {"normalise": value}
+    assert build_call("v", "a").parameters == {}
+
+
+@pytest.mark.parametrize("value", [0, "false", 1.0])
+def test_normalise_must_be_a_bool(value):
+    with pytest.raises(InvalidRequest, match="normalise must be a bool"):
+        build_call("v", "a", normalise=value)
+
+
+@pytest.mark.parametrize(("value", "read"), [(None, {}), ("{}", {}), ('{"emoji": 2}', {"emoji": 2})])
+def test_reads_what_was_dropped(value, read):
+    assert parse_dropped(value) == read
+
+
+@pytest.mark.parametrize("value", ["[]", "x", '{"emoji": "many"}'])
+def test_refuses_drops_that_are_no_counts(value):
+    with pytest.raises(BadResponse, match="'dropped'"):
+        parse_dropped(value)

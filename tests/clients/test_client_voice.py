@@ -369,3 +369,17 @@ def test_speaks_a_short_text_in_one_request_as_it_is(voice, peer):
     assert len(parts) == 1
     assert peer.received[-1].inputs == {"text": b"  Two  words \n", "speed": 1.0}
     assert speech.seed == DRAWN_SEED
+
+
+@pytest.mark.parametrize("value", [True, False])
+async def test_normalise_and_what_was_dropped_pass_both_ways(peer, url, value):
+    peer.dropped = {"emoji": 2}
+    with Voice("en-joe", url) as voice:
+        assert voice.synthesize("Hi.", normalise=value).dropped == {"emoji": 2}
+        assert peer.received[-1].parameters == {"normalise": value}
+        speech, _ = synthesize_long(voice, "Hello. " * 60, normalise=value)
+    assert speech.dropped == {"emoji": 2 * (len(peer.received) - 1)}
+    assert all(request.parameters == {"normalise": value} for request in peer.received)
+    async with AsyncVoice("en-joe", url) as voice:
+        assert (await voice.synthesize("Hi.", normalise=value)).dropped == {"emoji": 2}
+    assert peer.received[-1].parameters == {"normalise": value}

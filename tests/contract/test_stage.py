@@ -91,6 +91,7 @@ def test_each_program_reads_back_as_it_was_written(data: dict[str, Any], kind: t
         ({"graphs": {}}, "graphs.generator: the program 'windowed' needs this graph"),
         ({"options": {"window_frames": 8, "overlap_frames": 4}}, "window_frames must exceed twice overlap_frames"),
         ({"options": {"window_frames": 0, "overlap_frames": 0}}, "options.window_frames"),
+        ({"options": {"window_frames": 9, "overlap_frames": 4, "min_frames": 10}}, "not be below min_frames"),
         ({"options": {"window_frames": 32}}, "options.overlap_frames: required key is missing"),
         ({"options": {"window_frames": 32, "overlap_frames": 4, "gain": 0}}, "options.gain"),
         ({"options": {"window_frames": 32, "overlap_frames": 4, "window": 3}}, "options.window: unknown key"),
@@ -115,6 +116,35 @@ def test_says_what_is_wrong_in_a_stage_file(changes: dict[str, Any], says: str, 
         read_stage(place(tmp_path, vocoder(**changes)))
     assert caught.value.file == tmp_path / STAGE_FILE
     assert says in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"noise_w_scale": 0.8, "length_scale": 1.0}, "noise_scale must be given for the expansion gaussian"),
+        ({"noise_scale": 0.6, "length_scale": 1.0}, "noise_w_scale must be given for the expansion gaussian"),
+        ({**ACOUSTIC, "expansion": "repeat"}, "noise_scale must be left out for the expansion repeat"),
+        ({**ACOUSTIC, "expansion": "copy"}, "options.expansion: Input should be 'gaussian' or 'repeat'"),
+    ],
+)
+def test_noise_goes_with_the_expansion(options: dict[str, Any], says: str, tmp_path: Path):
+    graphs = {"encoder": graph(), "decoder": graph()}
+    data = {"program": "length_regulated", "stage": "acoustic", "options": options, "graphs": graphs}
+    with pytest.raises(ConfigError) as caught:
+        read_stage(place(tmp_path, data))
+    assert says in caught.value.message
+
+
+def test_a_repeating_stage_reads_back_as_it_was_written(tmp_path: Path):
+    graphs = {"encoder": graph(), "decoder": graph()}
+    options = {"expansion": "repeat", "length_scale": 1.0}
+    stage = read_stage(
+        place(tmp_path, {"program": "length_regulated", "stage": "acoustic", "options": options, "graphs": graphs})
+    )
+    other = tmp_path / "2"
+    other.mkdir()
+    write_stage(other, stage)
+    assert read_stage(other) == stage
 
 
 def test_says_that_the_stage_file_is_missing(tmp_path: Path):

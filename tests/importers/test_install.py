@@ -13,7 +13,7 @@ import pytest
 from tests.repository.tiny import SAMPLE_RATE_HZ, make_voice, write_stages
 from voxrepo.importers import install
 from voxrepo.importers.install import PiperSource, default_piper_voice, install_piper_voice
-from voxrepo.importers.piper import PiperImport
+from voxrepo.importers.result import VoiceImport
 from voxrepo.repository.check import take_inventory
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.publish import place_version
@@ -23,7 +23,7 @@ SOURCE = PiperSource(Path("voice.onnx"), Path("voice.onnx.json"), "CC0")
 STAGES = ("text_frontend", "acoustic", "vocoder")
 
 
-def made(**changes: Any) -> PiperImport:
+def made(**changes: Any) -> VoiceImport:
     values: dict[str, Any] = {
         "language": "en-US",
         "speakers": ("joe",),
@@ -38,10 +38,10 @@ def made(**changes: Any) -> PiperImport:
         "loudness": {"peak": 0.5},
         "notes": (),
     }
-    return PiperImport(**{**values, **changes})
+    return VoiceImport(**{**values, **changes})
 
 
-def cut(onnx_file: Path, config_file: Path, out: Path, **options: Any) -> PiperImport:
+def cut(onnx_file: Path, config_file: Path, out: Path, **options: Any) -> VoiceImport:
     """Stages as the importer would write them."""
     write_stages(Layout.of(out / "scratch"), "new")
     for stage in STAGES:
@@ -136,7 +136,7 @@ def test_a_failure_after_two_of_three_stages_leaves_nothing(layout: Layout, monk
 
 
 def test_a_faster_import_of_the_same_name_is_not_touched(layout: Layout, monkeypatch: pytest.MonkeyPatch):
-    def is_overtaken(onnx_file: Path, config_file: Path, out: Path, **options: Any) -> PiperImport:
+    def is_overtaken(onnx_file: Path, config_file: Path, out: Path, **options: Any) -> VoiceImport:
         make_voice(layout, "new")
         return cut(onnx_file, config_file, out, **options)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from voxrepo.importers.piper_config import language_tag, read_config
+from voxrepo.importers.piper_config import default_phonemizer, language_tag, read_config
 from voxrepo_contract.errors import ConfigError
 
 SMALLEST: dict[str, Any] = {
@@ -99,3 +99,28 @@ def test_refuses_a_voice_whose_language_is_not_known(tmp_path: Path, code: str |
     file = write(tmp_path, language=None if code is None else {"code": code})
     with pytest.raises(ConfigError, match=r"language.*en-US"):
         language_tag(read_config(file), given, file)
+
+
+@pytest.mark.parametrize(
+    ("espeak_voice", "tag", "phonemizer"),
+    [
+        ("en-us", "en-US", "cmudict"),
+        ("en-us", "en", "cmudict"),
+        ("en-gb", "en-GB", "espeak"),
+        ("en-us", "de-DE", "espeak"),
+        ("de", "de-DE", "espeak"),
+    ],
+)
+def test_american_english_is_read_without_espeak(tmp_path: Path, espeak_voice: str, tag: str, phonemizer: str):
+    config = read_config(write(tmp_path, espeak={"voice": espeak_voice}))
+    assert default_phonemizer(config, tag) == phonemizer
+
+
+def test_a_voice_that_needs_espeak_says_so_where_it_is_missing(monkeypatch: pytest.MonkeyPatch):
+    from voxrepo.importers.piper_stages import phonemizer_notes
+
+    assert phonemizer_notes("espeak") == ()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (note,) = phonemizer_notes("espeak")
+    assert "GPL-3.0" in note and "voxrepo[espeak]" in note
+    assert phonemizer_notes("cmudict") == ()

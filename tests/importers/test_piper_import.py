@@ -158,6 +158,7 @@ def test_single_speaker_interfaces_fit_together(imported_joe: Imported):
     assert acoustic.interface.inventory_sha256 == sha256_of(inventory)
     assert text_frontend.options.speakers == ["default"]
     assert text_frontend.options.language == imported_joe.result.language == "en-US"
+    assert text_frontend.options.phonemizer == "cmudict"
     assert text_frontend.options.phonemizer_voice == "en-us"
     assert (text_frontend.interface.speakers, acoustic.interface.speakers) == (1, 1)
     for stage in (acoustic, vocoder):

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from voxrepo.importers import dense_spline, import_piper, piper_stages
+from voxrepo.importers import dense_spline, import_piper, stage_files
 from voxrepo.importers.onnx_file import load_graph
 from voxrepo.importers.proof import Pieces, prove
 from voxrepo.importers.proof_texts import proof_texts
@@ -304,12 +304,12 @@ def test_refuses_a_graph_left_with_data_dependent_shapes(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(("peak", "gain"), [(0.3, 2.0), (0.6, 1.0), (1.2, 0.5), (0.01, 4.0)])
 def test_the_gain_brings_the_loudest_proof_text_to_its_level(peak: float, gain: float):
-    assert piper_stages._gain(peak) == pytest.approx(gain, abs=1e-3)
+    assert stage_files.gain_for(peak) == pytest.approx(gain, abs=1e-3)
 
 
 @pytest.mark.parametrize("overlap_frames", [0, 11, 32, 33, 90])
 def test_half_of_a_window_is_kept_at_least(overlap_frames: int):
     field = ReceptiveField(hop_length_samples=256, left_frames=overlap_frames, right_frames=overlap_frames)
-    window = piper_stages._window_frames(field.overlap_frames)
+    window = stage_files.window_frames_for(field.overlap_frames)
     assert window >= 128
     assert window >= 4 * overlap_frames

@@ -132,3 +132,43 @@ def test_refuses_automatic_padding(tmp_path: Path):
     conv.attribute.append(helper.make_attribute("auto_pad", "SAME_UPPER"))
     with pytest.raises(ConversionRefused, match="automatic padding"):
         receptive_field(normalise(model), "features", "audio")
+
+
+@pytest.mark.parametrize("mode", ["reflect", "constant"])
+def test_padding_by_a_node_of_its_own_reaches_as_far_as_padding_in_the_convolution(mode: str):
+    def field(nodes: list[onnx.NodeProto], **weights: npt.NDArray[np.generic]) -> tuple[int, int]:
+        graph = helper.make_graph(
+            nodes,
+            "padded",
+            [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", 1, "frames"])],
+            [helper.make_tensor_value_info("audio", TensorProto.FLOAT, ["batch", 1, "frames"])],
+            [numpy_helper.from_array(value, name) for name, value in weights.items()],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)])
+        found = receptive_field(normalise(model), "features", "audio")
+        return found.left_frames, found.right_frames
+
+    weights = np.ones((1, 1, 5), np.float32)
+    inside = field([helper.make_node("Conv", ["features", "w"], ["audio"], pads=[1, 3])], w=weights)
+    apart = field(
+        [
+            helper.make_node("Pad", ["features", "amounts"], ["padded"], mode=mode),
+            helper.make_node("Conv", ["padded", "w"], ["audio"]),
+        ],
+        w=weights,
+        amounts=np.array([0, 0, 1, 0, 0, 3], np.int64),
+    )
+    assert inside == apart == (1, 3)
+
+
+def test_refuses_padding_of_channels():
+    graph = helper.make_graph(
+        [helper.make_node("Pad", ["features", "amounts"], ["audio"])],
+        "padded",
+        [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", 1, "frames"])],
+        [helper.make_tensor_value_info("audio", TensorProto.FLOAT, ["batch", 2, "frames"])],
+        [numpy_helper.from_array(np.array([0, 1, 0, 0, 0, 0], np.int64), "amounts")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)])
+    with pytest.raises(ConversionRefused, match="Pad node of something else than the length"):
+        receptive_field(normalise(model), "features", "audio")

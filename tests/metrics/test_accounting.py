@@ -33,11 +33,13 @@ def counted(metrics: EdgeMetrics) -> dict[tuple[str, ...], float]:
 def test_counts_a_success_with_its_audio(metrics: EdgeMetrics, accountant: Accountant) -> None:
     with accountant.request("en-joe", "grpc") as record:
         assert metrics.registry.get_sample_value("voxrepo_in_flight") == 1
-        record.audio_s, record.text_chars = 1.5, 20
+        record.audio_s, record.text_chars, record.dropped = 1.5, 20, {"emoji": 2}
     assert counted(metrics) == {("en-joe", "grpc", "ok", "OK"): 1}
     assert metrics.registry.get_sample_value("voxrepo_in_flight") == 0
     assert metrics.registry.get_sample_value("voxrepo_audio_seconds_total", {"model": "en-joe"}) == 1.5
     assert metrics.registry.get_sample_value("voxrepo_text_chars_total", {"model": "en-joe"}) == 20
+    labels = {"model": "en-joe", "reason": "emoji"}
+    assert metrics.registry.get_sample_value("voxrepo_dropped_characters_total", labels) == 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 from voxrepo.repository.render import ensemble_config, render, stage_config
 from voxrepo.repository.voice import StageSettings
 from voxrepo_contract.names import VOICE_STAGES
-from voxrepo_contract.tensors import VOICE_INPUTS, VOICE_OUTPUTS, stage_contract
+from voxrepo_contract.tensors import ENSEMBLE_OUTPUTS, VOICE_INPUTS, stage_contract
 
 from .tiny import CHANNELS, voice_spec
 
@@ -103,7 +103,7 @@ def test_an_ensemble_takes_and_gives_what_clients_are_promised():
     config = ensemble()
     assert config.platform == "ensemble"
     assert [tensor.name for tensor in config.input] == [spec.name for spec in VOICE_INPUTS]
-    assert [tensor.name for tensor in config.output] == [spec.name for spec in VOICE_OUTPUTS]
+    assert [tensor.name for tensor in config.output] == [spec.name for spec in ENSEMBLE_OUTPUTS]
 
 
 def test_an_ensemble_pins_the_version_of_each_step():

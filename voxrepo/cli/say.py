@@ -17,7 +17,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from voxrepo_client import InvalidRequest, Speech, Voice, VoxrepoClientError, list_voices, synthesize_long
 from voxrepo_client.speech import FORMATS, format_of
 
-from voxrepo.cli.output import EXIT_FAILED, EXIT_USAGE, UrlOption, console, fail, fail_client, print_json
+from voxrepo.cli.explain import counted, explain_text
+from voxrepo.cli.output import EXIT_FAILED, EXIT_USAGE, RootOption, UrlOption, console, fail, fail_client, print_json
+from voxrepo_contract.errors import VoxrepoError
 
 STDIO = "-"
 
@@ -95,6 +97,12 @@ def _choose_target(output: str | None, format: str | None, as_json: bool) -> _Ta
     return _Target(path, chosen)
 
 
+def _refuse_with_explain(output: str | None, format: str | None) -> None:
+    for option, value in (("-o", output), ("--format", format)):
+        if value is not None:
+            raise _UsageError(f"--explain makes no audio; leave {option} out")
+
+
 def _only_voice(url: str | None, timeout_s: float | None) -> str:
     names = [voice.name for voice in list_voices(url, timeout_s=timeout_s)]
     if len(names) == 1:
@@ -156,6 +164,19 @@ def say(
             help="wav, flac, ogg (Vorbis) or mp3. Default: by the suffix of the file, wav on stdout.",
         ),
     ] = None,
+    normalise: Annotated[
+        bool,
+        typer.Option(
+            "--normalise/--no-normalise", help="Off: read as written, without rules for numbers, dates or markup."
+        ),
+    ] = True,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", help="Speak nothing; print how the voice in --root reads the text, step by step. No server."
+        ),
+    ] = False,
+    root: RootOption = Path(),
     timeout_s: Annotated[float | None, typer.Option(help="Limit for each request, in seconds.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a summary as JSON (on stderr if the audio goes to stdout).")
@@ -165,12 +186,16 @@ def say(
 
     A text given as an argument is one request; if it exceeds the voice's limit, the server says so. A document from
     --file or stdin that exceeds it is cut at paragraphs, sentences or words into several requests, spoken in order with
-    one seed and joined.
+    one seed and joined. Characters that were not spoken are counted in a note on stderr.
 
     Exit status: 0 done, 1 the server or the writing failed, 2 wrong usage.
     """
     try:
         source = _read_source(text, file)
+        if explain:
+            _refuse_with_explain(output, format)
+            explain_text(source.text, voice, root, normalise=normalise, as_json=as_json)
+            return
         target = _choose_target(output, format, as_json)
         name = voice if voice is not None else _only_voice(url, timeout_s)
         start_s = time.perf_counter()
@@ -185,6 +210,7 @@ def say(
                 seed=seed,
                 noise_scale=noise_scale,
                 noise_w_scale=noise_w_scale,
+                normalise=None if normalise else False,
                 on_progress=advance,
             )
         elapsed_s = time.perf_counter() - start_s
@@ -193,6 +219,8 @@ def say(
         raise fail(str(error), EXIT_USAGE) from error
     except VoxrepoClientError as error:
         raise fail_client(error) from error
+    except VoxrepoError as error:  # of --explain
+        raise fail(error.message) from error
     except BrokenPipeError:
         # the reader of stdout has gone; keep the interpreter from trying to flush once more at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -204,6 +232,8 @@ def say(
         raise fail("interrupted", EXIT_INTERRUPTED) from error
     if any(part.versions != speech.versions for part in parts):
         console.print("the voice changed its versions while it spoke; run again for one voice", soft_wrap=True)
+    if speech.dropped:
+        console.print(f"left out: {counted(speech.dropped)}", soft_wrap=True)
     if as_json:
         summary = {
             "voice": name,
@@ -213,6 +243,7 @@ def say(
             "sample_rate_hz": speech.sample_rate_hz,
             "seed": speech.seed,
             "versions": speech.versions,
+            "dropped": speech.dropped,
             "text_chars": len(source.text),
             "requests": len(parts),
             "elapsed_s": round(elapsed_s, 6),

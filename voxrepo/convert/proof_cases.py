@@ -14,8 +14,9 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from voxrepo.convert.sources import StageSource
+from voxrepo.importers.baker import mandarin_proof_texts
 from voxrepo.importers.piper_config import BOS, EOS, PAD
-from voxrepo.importers.proof_host import frames_per_id, regulate
+from voxrepo.importers.proof_host import frames_per_id, nearest_frames_per_id, regulate
 from voxrepo.importers.proof_texts import SEED, TEXT_LENGTHS_IDS, ProofText, proof_texts
 from voxrepo_contract.errors import ConfigError, ConversionRefused
 from voxrepo_contract.stage import LengthRegulatedStage, TextFrontendStage, WindowedStage
@@ -77,6 +78,8 @@ def texts_of(front_end_dir: Path, front_end: TextFrontendStage, speakers: int) -
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
         table = dict(data["phonemes"])
+        if front_end.options.phonemizer == "pinyin":
+            return list(islice(mandarin_proof_texts(table), TEXTS))
         marks = {mark: table[data[key]] for mark, key in ((BOS, "bos"), (EOS, "eos"), (PAD, "pad"))}
     except KeyError as error:
         raise ConfigError(f"the phoneme table of the voice lacks {error}; import the voice again", file=file) from error
@@ -145,6 +148,11 @@ class Speaker:
 
     def _latent(self, number: int, encoded: Mapping[str, Array]) -> Array:
         options = self._options
+        if options.expansion == "repeat":
+            counts = nearest_frames_per_id(
+                encoded["durations"][0, 0], options.length_scale, 1.0, options.max_frames_per_id
+            )
+            return np.repeat(encoded["hidden"], counts, axis=2)
         frames = frames_per_id(encoded["durations"][0, 0], options.length_scale, 1.0, options.max_frames_per_id)
         mean = encoded["mean"][0]
         noise = np.random.default_rng([SEED, number, 1])

@@ -14,6 +14,7 @@ from typing import Any
 from tritonclient.grpc import service_pb2 as pb
 
 from voxrepo.edge import views
+from voxrepo.edge.dropped import take_dropped
 from voxrepo.edge.engine_client import CallerTimedOut, EngineCallFailed, EngineClient
 from voxrepo.edge.engine_errors import engine_error, is_masked
 from voxrepo.edge.parameters import STABLE_ARM, shown, timeout_us_of
@@ -97,7 +98,7 @@ class DataPlane:
 
         Returns:
             ``ModelInferResponse`` with the client's request id. For voices its parameters hold ``seed`` and
-            ``versions``, enough to make the same audio again.
+            ``versions``, enough to make the same audio again, and ``dropped``, what was not spoken.
         """
         self.refuse_if_stopping()
         record.client_id = record.client_id or request.id
@@ -179,6 +180,8 @@ class DataPlane:
         response.parameters["seed"].int64_param = call.seed
         response.parameters["arm"].string_param = STABLE_ARM
         response.parameters["versions"].string_param = json.dumps(voice.versions)
+        record.dropped = take_dropped(response)
+        response.parameters["dropped"].string_param = json.dumps(record.dropped)
         for output in response.outputs:
             if output.name == AUDIO.name:
                 record.audio_s = output.shape[-1] / voice.sample_rate_hz
@@ -239,7 +242,10 @@ class DataPlane:
         """``ModelMetadataResponse`` of a model."""
         self._check_version(name, version)
         request = pb.ModelMetadataRequest(name=name, version=version)
-        return await self._manage("ModelMetadata", request, timeout_s, name, version)
+        response = await self._manage("ModelMetadata", request, timeout_s, name, version)
+        if name in self.voices:
+            views.hide_inner_outputs(response.outputs)
+        return response
 
     async def config(self, name: str, version: str, timeout_s: float | None = None) -> Any:
         """``ModelConfigResponse`` of a model; for voices with optional inputs and the voice's properties."""

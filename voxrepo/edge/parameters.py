@@ -20,7 +20,16 @@ EMPTY_FINAL_PARAMETER = "triton_enable_empty_final_response"
 """Sent by Triton's C++ client with every request. It asks for an empty last response of a stream of several; a request
 has exactly one answer here, so there is nothing to add and the parameter changes nothing."""
 
-VOICE_PARAMETERS = ("arm", "binary_data_output", "noise_scale", "noise_w_scale", "priority", "routing_key", "timeout")
+VOICE_PARAMETERS = (
+    "arm",
+    "binary_data_output",
+    "noise_scale",
+    "noise_w_scale",
+    "normalise",
+    "priority",
+    "routing_key",
+    "timeout",
+)
 """Parameters that a voice accepts; any other one is refused, so that none is ignored silently."""
 
 Scalar = bool | int | float | str
@@ -91,12 +100,12 @@ class VoiceParameters:
     Attributes:
         timeout_us: the caller's time limit, None for none.
         routing_key: key of a sticky assignment to a rollout arm.
-        forwarded: numbers that the stages read (``noise_scale``, ``noise_w_scale``).
+        forwarded: what the stages read (numbers ``noise_scale``, ``noise_w_scale``; bool ``normalise``).
     """
 
     timeout_us: int | None = None
     routing_key: str | None = None
-    forwarded: dict[str, float] = field(default_factory=dict)
+    forwarded: dict[str, float | bool] = field(default_factory=dict)
 
 
 def _noise(name: str, value: object) -> float:
@@ -108,6 +117,12 @@ def _noise(name: str, value: object) -> float:
     if not math.isfinite(number) or not 0 <= number <= NOISE_SCALE_MAX:
         raise InvalidArgument(f"parameter {name!r} is {number:g}; it must be from 0 to {NOISE_SCALE_MAX:g}")
     return number
+
+
+def _normalise(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"parameter 'normalise' is {shown(value)}; it must be true or false, a bool")
+    return value
 
 
 def _routing_key(value: object) -> str:
@@ -136,12 +151,14 @@ def check_voice_parameters(parameters: Mapping[str, Any], voice: str) -> VoicePa
         InvalidArgument: an unknown parameter, or a value out of range.
         NotFound: an arm that does not exist.
     """
-    forwarded: dict[str, float] = {}
+    forwarded: dict[str, float | bool] = {}
     routing_key = None
     for name in sorted(parameters):
         value = plain_value(parameters[name])
         if name in ("noise_scale", "noise_w_scale"):
             forwarded[name] = _noise(name, value)
+        elif name == "normalise":
+            forwarded[name] = _normalise(value)
         elif name == "routing_key":
             routing_key = _routing_key(value)
         elif name == "arm":

@@ -11,10 +11,10 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2 as pb
 
-from voxrepo.edge.parameters import VoiceParameters, check_voice_parameters, shown
+from voxrepo.edge.parameters import VoiceParameters, check_voice_parameters, set_value, shown
 from voxrepo.edge.table import VoiceEntry
 from voxrepo_contract.errors import InvalidArgument, NotFound
-from voxrepo_contract.tensors import SEED, SPEAKER, SPEED, TEXT, VOICE_INPUTS, VOICE_OUTPUTS, TensorSpec
+from voxrepo_contract.tensors import DROPPED, SEED, SPEAKER, SPEED, TEXT, VOICE_INPUTS, VOICE_OUTPUTS, TensorSpec
 
 DEFAULT_SPEED = 1.0
 SEED_RANGE = 2**31
@@ -276,7 +276,7 @@ def voice_request(
     speaker: str,
     seed: int,
     outputs: list[str],
-    parameters: dict[str, float],
+    parameters: dict[str, float | bool],
 ) -> Any:
     """The ``ModelInferRequest`` that the ensemble of a voice gets: every input, in the contract's order.
 
@@ -286,8 +286,8 @@ def voice_request(
         speed: FP32 value.
         speaker: name, empty for the voice's default.
         seed: INT64 value.
-        outputs: names of the wanted outputs, empty for all.
-        parameters: numbers for the stages.
+        outputs: names of the outputs that the client wants, empty for all; the edge's own is asked for in any case.
+        parameters: values for the stages.
     """
     contents = {
         TEXT.name: _bytes_element(text),
@@ -298,8 +298,8 @@ def voice_request(
     request = pb.ModelInferRequest(model_name=voice, raw_input_contents=list(contents.values()))
     for name in contents:
         request.inputs.add(name=name, datatype=_INPUTS[name].dtype, shape=_SHAPE)
-    for name in outputs:
+    for name in [*outputs, DROPPED.name] if outputs else []:
         request.outputs.add(name=name)
     for name, value in parameters.items():
-        request.parameters[name].double_param = value
+        set_value(request.parameters[name], value, name)
     return request

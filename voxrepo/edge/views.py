@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from tritonclient.grpc import service_pb2 as pb
 
 from voxrepo.edge.table import EdgeTable, VoiceEntry
-from voxrepo_contract.tensors import TEXT
+from voxrepo_contract.tensors import DROPPED, TEXT
 
 SERVER_NAME = "voxrepo"
 EXTENSIONS = ("binary_tensor_data", "generate", "model_configuration", "parameters", "statistics")
@@ -28,12 +28,20 @@ def server_metadata() -> Any:
     return pb.ServerMetadataResponse(name=SERVER_NAME, version=server_version(), extensions=EXTENSIONS)
 
 
+def hide_inner_outputs(outputs: Any) -> None:
+    """Leave out what the ensemble gives to the edge alone; ``outputs`` is the list of a message."""
+    kept = [output for output in outputs if output.name != DROPPED.name]
+    del outputs[:]
+    outputs.extend(kept)
+
+
 def describe_voice(response: Any, voice: VoiceEntry) -> None:
     """Turn the engine's ``ModelConfigResponse`` of an ensemble into what clients of the voice may rely on.
 
-    The engine needs every input; the edge fills in all but the text, so clients see the others as optional. The
-    voice's properties are added as ``voxrepo.*`` parameters.
+    The engine needs every input; the edge fills in all but the text, so clients see the others as optional; what
+    the edge takes for itself is left out. The voice's properties are added as ``voxrepo.*`` parameters.
     """
+    hide_inner_outputs(response.config.output)
     for tensor in response.config.input:
         tensor.optional = tensor.name != TEXT.name
     properties = {

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import voxrepo_contract
 from voxrepo.engine.binary import EngineBinary
+from voxrepo.engine.patience import LIBRARY_NAME, lengthen_patience
 from voxrepo.repository.layout import Layout, backends_folder
 from voxrepo_contract.errors import ConfigError
 
@@ -117,7 +118,9 @@ class Workspace:
             python_backend.mkdir(parents=True)
             for file in binary.python_backend:
                 # copied: the engine refuses a backend library that is a link out of its directory
-                shutil.copy2(file, python_backend / file.name)
+                copy = Path(shutil.copy2(file, python_backend / file.name))
+                if copy.name == LIBRARY_NAME:
+                    lengthen_patience(copy)
             # the stub puts this directory on sys.path for every backend
             (python_backend / "voxrepo_contract").symlink_to(Path(voxrepo_contract.__file__).parent)
             for backend in sorted(backends_folder().iterdir()):

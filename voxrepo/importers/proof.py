@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 import onnx
-import onnxruntime as ort
 
+from voxrepo.importers.onnx_run import max_diff, open_session, run
 from voxrepo.importers.proof_host import Array, frames_per_id, regulate, windows
 from voxrepo.importers.proof_result import BOUNDARIES, WIDE_NOISE_SCALE, Proof, judge
 from voxrepo.importers.proof_texts import SEED, TEXT_LENGTHS_IDS, ProofText
@@ -54,29 +54,6 @@ class Pieces:
     hop_length_samples: int
 
 
-def _session(model: onnx.ModelProto) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    # one thread: the stored figures are the same in every run
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-
-def _run(session: ort.InferenceSession, feeds: Mapping[str, Array], what: str) -> dict[str, Array]:
-    names = [entry.name for entry in session.get_outputs()]
-    wanted = {entry.name for entry in session.get_inputs()}
-    try:
-        values = session.run(names, {name: value for name, value in feeds.items() if name in wanted})
-    except Exception as error:  # the runtime has no public base class for its errors
-        raise ConversionRefused(f"{what} does not run: {error}") from error
-    return dict(zip(names, values, strict=True))
-
-
-def _max_diff(a: Array, b: Array) -> float:
-    return float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0.0))
-
-
 def _max_relative(a: Array, b: Array) -> float:
     """Largest difference of ``a`` relative to ``b``; infinite where only one of them is finite."""
     if not np.array_equal(np.isfinite(a), np.isfinite(b)):
@@ -99,13 +76,11 @@ class _Spoken:
 class _Prover:
     def __init__(self, pieces: Pieces) -> None:
         self.pieces = pieces
-        self.reference = _session(pieces.reference)
-        self.encoder = _session(pieces.encoder)
-        self.decoder = _session(pieces.decoder)
-        self.generator = _session(pieces.generator)
+        self.reference = open_session(pieces.reference)
+        self.encoder = open_session(pieces.encoder)
+        self.decoder = open_session(pieces.decoder)
+        self.generator = open_session(pieces.generator)
         self.proof = Proof()
-        self._energy = 0.0
-        self._samples = 0
 
     def encode(self, text: ProofText, noise: Array) -> tuple[dict[str, Array], npt.NDArray[np.int64]]:
         ids = np.asarray([text.ids], dtype=np.int64)
@@ -115,7 +90,7 @@ class _Prover:
             "duration_noise": noise * np.float32(self.pieces.noise_w_scale),
             "speaker_id": np.asarray([text.speaker_id], dtype=np.int64),
         }
-        encoded = _run(self.encoder, feeds, "the encoder")
+        encoded = run(self.encoder, feeds, "the encoder")
         p = self.pieces
         return encoded, frames_per_id(encoded["durations"][0, 0], p.length_scale, 1.0, p.max_frames_per_id)
 
@@ -130,8 +105,8 @@ class _Prover:
             * np.float32(WIDE_NOISE_SCALE),
             "speaker_id": np.asarray([text.speaker_id], dtype=np.int64),
         }
-        original = _run(_session(self.pieces.reference_encoder), feeds, "the original encoder")["durations"]
-        rewritten = _run(self.encoder, feeds, "the encoder")["durations"]
+        original = run(open_session(self.pieces.reference_encoder), feeds, "the original encoder")["durations"]
+        rewritten = run(self.encoder, feeds, "the encoder")["durations"]
         self.proof.wide_noise_max_rel_diff = _max_relative(rewritten, original)
 
     def generate(self, features: Array) -> Array:
@@ -140,7 +115,7 @@ class _Prover:
         hop = p.hop_length_samples
         kept: list[Array] = []
         for w in windows(features.shape[2], p.window_frames, p.overlap_frames):
-            audio = _run(self.generator, {"features": features[:, :, w.start : w.stop]}, "the generator")["audio"]
+            audio = run(self.generator, {"features": features[:, :, w.start : w.stop]}, "the generator")["audio"]
             if audio.shape[2] != (w.stop - w.start) * hop:
                 raise ConversionRefused(
                     f"the generator makes {audio.shape[2]} samples of {w.stop - w.start} frames; its upsampling "
@@ -148,8 +123,8 @@ class _Prover:
                 )
             kept.append(audio[0, 0, (w.keep_from - w.start) * hop : (w.keep_to - w.start) * hop])
         audio = np.concatenate(kept)
-        whole = _run(self.generator, {"features": features}, "the generator")["audio"]
-        self.proof.note("windows", _max_diff(audio, whole[0, 0]))
+        whole = run(self.generator, {"features": features}, "the generator")["audio"]
+        self.proof.note("windows", max_diff(audio, whole[0, 0]))
         return audio
 
     def compare(self, number: int, text: ProofText) -> _Spoken | None:
@@ -164,7 +139,7 @@ class _Prover:
         channels = encoded["mean"].shape[1]
         # more noise than needed, so that an original with other durations runs to its end and can be compared
         noise = generator.standard_normal((1, channels, 2 * total + 1024), dtype=np.float32)
-        original = _run(
+        original = run(
             self.reference,
             {
                 "phoneme_ids": np.asarray([text.ids], dtype=np.int64),
@@ -191,7 +166,7 @@ class _Prover:
         mask = np.ones((1, 1, total), dtype=np.float32)
         speaker = np.asarray([text.speaker_id], dtype=np.int64)
         feeds = {"latent": latent[None], "mask": mask, "speaker_id": speaker}
-        features = _run(self.decoder, feeds, "the decoder")["features"]
+        features = run(self.decoder, feeds, "the decoder")["features"]
         audio = self.generate(features)
         made = {**encoded, "latent": latent[None], "features": features, "audio": audio[None, None]}
         for boundary in BOUNDARIES:
@@ -200,19 +175,12 @@ class _Prover:
                     f"the cut is not exact at {boundary!r}: shape {list(original[boundary].shape)} in the original, "
                     f"{list(made[boundary].shape)} after the cut"
                 )
-            self.proof.note(boundary, _max_diff(made[boundary], original[boundary]))
-        self._level(audio)
+            self.proof.note(boundary, max_diff(made[boundary], original[boundary]))
+        self.proof.heard(audio)
         self.proof.texts += 1
         self.proof.ids += len(text.ids)
         self.proof.frames += total
         return _Spoken(text, encoded, latent, features)
-
-    def _level(self, audio: Array) -> None:
-        self.proof.peak = max(self.proof.peak, float(np.max(np.abs(audio), initial=0.0)))
-        self._energy += float(np.sum(np.square(audio, dtype=np.float64)))
-        self._samples += audio.size
-        if self._energy > 0:
-            self.proof.rms_dbfs = 10 * np.log10(self._energy / self._samples)
 
     def batch(self, pair: tuple[_Spoken, _Spoken]) -> None:
         """Run two texts as one padded batch: the batch axis must be real and padding must not be heard."""
@@ -232,15 +200,15 @@ class _Prover:
             "mask": mask,
             "speaker_id": np.asarray([s.text.speaker_id for s in pair], dtype=np.int64),
         }
-        encoded = _run(self.encoder, feeds, "the encoder at a batch of two")
-        features = _run(self.decoder, feeds, "the decoder at a batch of two")["features"]
-        audio = _run(self.generator, {"features": features[:, :, :16]}, "the generator at a batch of two")["audio"]
+        encoded = run(self.encoder, feeds, "the encoder at a batch of two")
+        features = run(self.decoder, feeds, "the decoder at a batch of two")["features"]
+        audio = run(self.generator, {"features": features[:, :, :16]}, "the generator at a batch of two")["audio"]
         if audio.shape[0] != 2:
             raise ConversionRefused("the generator has its batch size baked in; export it with a dynamic batch axis")
         for row, s in enumerate(pair):
             count, frames = len(s.text.ids), s.latent.shape[1]
-            self.proof.note("batch_of_two", _max_diff(encoded["mean"][row, :, :count], s.encoded["mean"][0]))
-            self.proof.note("batch_of_two", _max_diff(features[row, :, :frames], s.features[0]))
+            self.proof.note("batch_of_two", max_diff(encoded["mean"][row, :, :count], s.encoded["mean"][0]))
+            self.proof.note("batch_of_two", max_diff(features[row, :, :frames], s.features[0]))
 
 
 def prove(

@@ -22,6 +22,15 @@ def frames_per_id(durations: Array, length_scale: float, speed: float, max_frame
     return frames
 
 
+def nearest_frames_per_id(
+    durations: Array, length_scale: float, speed: float, max_frames: int
+) -> npt.NDArray[np.int64]:
+    """Frames of each id: ``clip(round(durations * length_scale / speed), 0, max_frames)``, halves to even."""
+    scaled = np.rint(durations * np.float32(length_scale / speed))
+    frames: npt.NDArray[np.int64] = np.clip(scaled, 0, max_frames).astype(np.int64)
+    return frames
+
+
 def regulate(mean: Array, log_scale: Array, frames: Array, noise: Array, noise_scale: float) -> Array:
     """Expand the prior to frames and sample it.
 

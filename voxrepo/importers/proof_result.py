@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from voxrepo_contract.errors import ConversionRefused
 
@@ -37,7 +39,7 @@ class Proof:
         max_abs_diff: largest absolute difference per boundary; ``windows`` is windowed against whole,
             ``batch_of_two`` the features of two padded texts against single runs.
         durations_max_rel_diff: largest relative difference of the float durations.
-        wide_noise_max_rel_diff: the same at ``WIDE_NOISE_SCALE``.
+        wide_noise_max_rel_diff: the same at ``WIDE_NOISE_SCALE``; ``None`` for voices without noise.
         peak: largest absolute sample, full scale 1.
         rms_dbfs: root mean square level over all texts.
     """
@@ -47,18 +49,28 @@ class Proof:
     frames: int = 0
     max_abs_diff: dict[str, float] = field(default_factory=dict)
     durations_max_rel_diff: float = 0.0
-    wide_noise_max_rel_diff: float = 0.0
+    wide_noise_max_rel_diff: float | None = None
     peak: float = 0.0
     rms_dbfs: float = -np.inf
+    _energy: float = 0.0
+    _samples: int = 0
 
     def note(self, boundary: str, difference: float) -> None:
         """Keep the largest ``difference`` of a boundary; NaN counts as infinite."""
         difference = np.inf if np.isnan(difference) else difference
         self.max_abs_diff[boundary] = max(self.max_abs_diff.get(boundary, 0.0), difference)
 
+    def heard(self, audio: npt.NDArray[Any]) -> None:
+        """Take the level of some audio in."""
+        self.peak = max(self.peak, float(np.max(np.abs(audio), initial=0.0)))
+        self._energy += float(np.sum(np.square(audio, dtype=np.float64)))
+        self._samples += audio.size
+        if self._energy > 0:
+            self.rms_dbfs = 10 * np.log10(self._energy / self._samples)
+
     def table(self) -> dict[str, Any]:
         """The proof as plain values for ``stage.yaml``, three significant digits."""
-        return {
+        table: dict[str, Any] = {
             "texts": self.texts,
             "ids": self.ids,
             "frames": self.frames,
@@ -66,8 +78,10 @@ class Proof:
             "tolerance": WAVEFORM_TOLERANCE,
             "max_abs_diff": {name: _rounded(value) for name, value in self.max_abs_diff.items()},
             "durations_max_rel_diff": _rounded(self.durations_max_rel_diff),
-            "wide_noise_max_rel_diff": _rounded(self.wide_noise_max_rel_diff),
         }
+        if self.wide_noise_max_rel_diff is not None:
+            table["wide_noise_max_rel_diff"] = _rounded(self.wide_noise_max_rel_diff)
+        return table
 
     def loudness(self) -> dict[str, float]:
         """Peak and level over the proof as plain values for ``stage.yaml``."""
@@ -78,20 +92,24 @@ def _rounded(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def judge(proof: Proof) -> None:
-    """Refuse what is not exact, naming the first boundary at which it shows."""
+def judge(proof: Proof, boundaries: Sequence[str] = BOUNDARIES) -> None:
+    """Refuse what is not exact, naming the first of ``boundaries`` at which it shows.
+
+    Raises:
+        ConversionRefused: saying what differs and by how much.
+    """
     for where, relative in (
         ("durations", proof.durations_max_rel_diff),
         (f"durations at a duration noise of {WIDE_NOISE_SCALE:g}", proof.wide_noise_max_rel_diff),
     ):
-        if not relative <= DURATION_TOLERANCE:
+        if relative is not None and not relative <= DURATION_TOLERANCE:
             raise ConversionRefused(
                 f"the cut is not exact at the {where}: relative difference {relative:.2g}, "
                 f"at most {DURATION_TOLERANCE:g} is allowed"
             )
     if not proof.max_abs_diff["audio"] <= WAVEFORM_TOLERANCE:
-        table = ", ".join(f"{name} {proof.max_abs_diff[name]:.2g}" for name in BOUNDARIES)
-        first = next((n for n in BOUNDARIES if proof.max_abs_diff[n] > WAVEFORM_TOLERANCE), "audio")
+        table = ", ".join(f"{name} {proof.max_abs_diff[name]:.2g}" for name in boundaries)
+        first = next((n for n in boundaries if proof.max_abs_diff[n] > WAVEFORM_TOLERANCE), "audio")
         raise ConversionRefused(
             f"the cut is not exact: the waveform differs by {proof.max_abs_diff['audio']:.2g}, at most "
             f"{WAVEFORM_TOLERANCE:g} is allowed; it begins at {first!r} (differences: {table})"

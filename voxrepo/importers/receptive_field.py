@@ -83,6 +83,14 @@ def _geometry(graph: Graph, node: onnx.NodeProto) -> tuple[int, int, int, int]:
     return int(weight.dims[2]), _one(node, "dilations", 1), _one(node, "strides", 1), int(pads[0])
 
 
+def _time_padding(graph: Graph, node: onnx.NodeProto) -> int:
+    """Positions that a ``Pad`` puts before the length."""
+    amounts = graph.constant(node.input[1])
+    if amounts is None or amounts.shape != (6,) or amounts[[0, 1, 3, 4]].any() or amounts.min() < 0:
+        raise ConversionRefused("the generator has a Pad node of something else than the length")
+    return int(amounts[2])
+
+
 def _above(graph: Graph, node: onnx.NodeProto, interval: Interval) -> Interval:
     """The interval of a node's inputs that ``interval`` of its output is computed from."""
     low, high = interval
@@ -95,6 +103,10 @@ def _above(graph: Graph, node: onnx.NodeProto, interval: Interval) -> Interval:
         # output o takes input i through tap j where o = i * stride - pad + j * dilation, 0 <= j < kernel
         kernel, dilation, stride, pad = _geometry(graph, node)
         return -((-(low + pad - (kernel - 1) * dilation)) // stride), (high + pad) // stride
+    if node.op_type == "Pad":
+        # reflected or zero, what is put around the ends lies at the true ends of a sequence and stays there
+        before = _time_padding(graph, node)
+        return low - before, high - before
     raise ConversionRefused(
         f"the generator has a {node.op_type} node, whose reach along time is not known; windows could not be exact"
     )

@@ -10,21 +10,27 @@ EXTRA = "convert"
 
 
 def require_onnx(purpose: str = "importing a voice") -> None:
-    """Check that ``onnx`` can be imported.
+    """Check that ``onnx`` can be imported; see :func:`require`."""
+    require("onnx", purpose)
+
+
+def require(package: str, purpose: str) -> None:
+    """Check that an optional package can be imported.
 
     Args:
+        package: its name.
         purpose: what it is needed for, for the message.
 
     Raises:
-        ConfigError: naming the extra to install, or why an installed ``onnx`` does not import.
+        ConfigError: naming the extra to install, or why an installed package does not import.
     """
     advice = f"install the optional extra {EXTRA!r}: pip install 'voxrepo[{EXTRA}]'"
     try:
-        importlib.import_module("onnx")
+        importlib.import_module(package)
     except ModuleNotFoundError as error:
-        raise ConfigError(f"{purpose} needs the package {error.name or 'onnx'!r}; {advice}") from error
+        raise ConfigError(f"{purpose} needs the package {error.name or package!r}; {advice}") from error
     except Exception as error:
         # an onnx beside an ml_dtypes too old for it raises AttributeError while it is imported
         raise ConfigError(
-            f"the package 'onnx' is installed but does not import ({type(error).__name__}: {error}); {advice}"
+            f"the package {package!r} is installed but does not import ({type(error).__name__}: {error}); {advice}"
         ) from error

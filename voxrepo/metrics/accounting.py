@@ -69,6 +69,7 @@ class RequestRecord:
         deadline_s: the caller's limit on the clock of ``time.monotonic``, None for none.
         text_chars: length of the text, once checked.
         audio_s: length of the audio answered.
+        dropped: characters that were not spoken, by reason.
         text: the text itself, logged only if the server was told to.
     """
 
@@ -80,6 +81,7 @@ class RequestRecord:
     deadline_s: float | None = None
     text_chars: int | None = None
     audio_s: float | None = None
+    dropped: dict[str, int] = field(default_factory=dict)
     text: str | None = None
     outcome: str = "ok"
     code: str = "OK"
@@ -159,6 +161,8 @@ class Accountant:
                 self._metrics.audio_seconds.labels(label).inc(record.audio_s)
             if record.text_chars is not None:
                 self._metrics.text_chars.labels(label).inc(record.text_chars)
+            for reason, count in record.dropped.items():
+                self._metrics.dropped_chars.labels(label, reason).inc(count)
         if request_log.isEnabledFor(logging.INFO):
             request_log.info("%s", self._line(record, seconds))
 
@@ -177,6 +181,8 @@ class Accountant:
             entry["chars"] = record.text_chars
         if record.audio_s is not None:
             entry["audio_ms"] = round(record.audio_s * 1000)
+        if record.dropped:
+            entry["dropped"] = record.dropped
         if self._log_text and record.text is not None:
             entry["text"] = record.text
         return json.dumps(entry)

@@ -20,6 +20,7 @@ class EdgeMetrics:
         in_flight: requests whose callers wait.
         audio_seconds: audio handed out, by model.
         text_chars: characters of the texts spoken, by model.
+        dropped_chars: characters of them that were not spoken, by model and reason.
         device: 1 for what graphs for an NPU run on, 0 for everything else.
         engine_metrics_up: 1 if the engine's own metrics could be read at the last scrape.
     """
@@ -56,6 +57,12 @@ class EdgeMetrics:
         )
         self.text_chars = Counter(
             "voxrepo_text_chars_total", "Characters of text answered.", ["model"], registry=self.registry
+        )
+        self.dropped_chars = Counter(
+            "voxrepo_dropped_characters_total",
+            "Characters of answered texts that were not spoken.",
+            ["model", "reason"],
+            registry=self.registry,
         )
         self.device = Gauge(
             "voxrepo_device",

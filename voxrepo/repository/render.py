@@ -13,7 +13,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from voxrepo.repository.cpu_plan import plan_cpu
 from voxrepo.repository.voice import StageSettings, VoiceSpec
 from voxrepo_contract.names import stage_model_name
-from voxrepo_contract.tensors import VOICE_INPUTS, VOICE_OUTPUTS, TensorSpec, stage_contract
+from voxrepo_contract.tensors import ENSEMBLE_OUTPUTS, VOICE_INPUTS, TensorSpec, stage_contract
 
 BACKENDS = {"text_frontend": "text_frontend", "acoustic": "ascend_om", "vocoder": "ascend_om"}
 
@@ -87,10 +87,10 @@ def ensemble_config(spec: VoiceSpec) -> ModelConfig:
     config = ModelConfig(name=spec.voice, platform="ensemble", max_batch_size=MAX_ENSEMBLE_BATCH)
     for tensor in VOICE_INPUTS:
         _add_input(config, tensor, ragged=False)
-    for tensor in VOICE_OUTPUTS:
+    for tensor in ENSEMBLE_OUTPUTS:
         _add_output(config, tensor)
     outer_inputs = {tensor.name for tensor in VOICE_INPUTS}
-    outer_outputs = {tensor.name for tensor in VOICE_OUTPUTS}
+    outer_outputs = {tensor.name for tensor in ENSEMBLE_OUTPUTS}
     made: dict[str, str] = {name: name for name in outer_inputs}
     for stage, settings in spec.stages.items():
         contract = stage_contract(stage, -1)

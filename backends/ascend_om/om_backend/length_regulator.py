@@ -33,12 +33,34 @@ def frame_counts(
     """
     finite = np.nan_to_num(durations.astype(np.float64) * scale, nan=1.0, posinf=FLOAT_SAFE_FRAMES, neginf=1.0)
     counts = np.clip(np.ceil(finite), 1, max_frames_per_id).astype(np.int64)
-    if counts.sum() <= max_frames_per_segment:
+    return _within(counts, max_frames_per_id, max_frames_per_segment)
+
+
+def nearest_frame_counts(
+    durations: FloatArray, scale: float, max_frames_per_id: int, max_frames_per_segment: int
+) -> npt.NDArray[np.int64]:
+    """Whole frames for each id: ``round(duration * scale)``, halves to even, as in TensorFlowTTS's FastSpeech 2.
+
+    An id may get none, as marks of prosody often do; a segment of which no id gets one gives a frame to the longest.
+
+    Args and returns as for :func:`frame_counts`, but each count is at least 0 and their sum at least 1.
+    """
+    scaled = durations * np.float32(scale)
+    finite = np.nan_to_num(scaled, nan=0.0, posinf=FLOAT_SAFE_FRAMES, neginf=0.0)
+    counts = np.clip(np.rint(finite), 0, max_frames_per_id).astype(np.int64)
+    if not counts.any():
+        counts[int(np.argmax(finite))] = 1
+    return _within(counts, max_frames_per_id, max_frames_per_segment)
+
+
+def _within(counts: npt.NDArray[np.int64], max_frames_per_id: int, max_frames: int) -> npt.NDArray[np.int64]:
+    """Counts of which the longest are cut until their sum is at most ``max_frames``; who has a frame keeps one."""
+    if counts.sum() <= max_frames:
         return counts
     low, high = 1, max_frames_per_id
     while low < high:
         middle = (low + high + 1) // 2
-        if np.minimum(counts, middle).sum() <= max_frames_per_segment:
+        if np.minimum(counts, middle).sum() <= max_frames:
             low = middle
         else:
             high = middle - 1

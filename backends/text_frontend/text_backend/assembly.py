@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from text_backend.espeak import Clause
+from text_backend.g2p.base import Symbols
 from text_backend.splitting import Cut
 
 _LANGUAGE_FLAGS = re.compile(r"\([^()]+\)")
@@ -15,19 +15,6 @@ _PAUSING = (",", ":", ";")
 _STRESS = "\u02c8\u02cc"
 _SPREADING = "\u02d0\u02d1\u02de\u02b0\u02b2\u02b7\u02e4"
 # length marks and modifier letters say something about the symbol before them
-
-
-@dataclass(frozen=True)
-class Symbols:
-    """Symbols of one sentence (single code points) and how good it is to cut after each."""
-
-    symbols: list[str]
-    cuts: list[Cut]
-
-    @property
-    def has_sound(self) -> bool:
-        """Whether there is more than punctuation and blanks."""
-        return any(symbol.isalpha() for symbol in self.symbols)
 
 
 def assemble(pieces: Sequence[Sequence[Clause]]) -> Symbols:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from itertools import pairwise
 
 from text_backend.splitting import Cut, cut_points
@@ -93,6 +94,7 @@ def _phonemes_of_all(words: list[str]) -> list[int]:
     return costs
 
 
+@lru_cache(maxsize=8192)
 def _phonemes_of(word: str) -> int:
     """Upper estimate of the phonemes that espeak-ng makes of a word."""
     if word.isspace() or word in _MARKS:

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from text_backend.assembly import Symbols, assemble
-from text_backend.espeak import Clause
-from text_backend.espeak_limits import pieces
+from text_backend import dropping
+from text_backend.g2p.base import G2P, PROSODY_MARKS, Symbols
 from text_backend.inventory import Inventory, UnknownSymbols
-from text_backend.languages.base import Language, script_of
+from text_backend.languages.base import Language
+from text_backend.lexicon import Lexicon, Replacements
+from text_backend.mapped import Drop, MappedText, Span, disjoint
+from text_backend.normalisation import pipeline
+from text_backend.normalisation.scripts import script_name
 from text_backend.segmentation import Break, segment
 from text_backend.splitting import cut_points
+from text_backend.substitutes import Substitutes
 from voxrepo_contract.errors import InvalidArgument
 from voxrepo_contract.stage import TextFrontendOptions
 from voxrepo_contract.tensors import SPEED_MAX, SPEED_MIN
 
 _LISTED_MAX = 20
 _EXCERPT_CHARS = 60
+_PAUSE_SIGNS = frozenset("|~`\u00b4")
+_LINE_ENDS = str.maketrans(dict.fromkeys("\n\r\v\f\x85\u2028\u2029", " "))
 
-
-class Phonemizer(Protocol):
-    """What the front end needs of :class:`text_backend.espeak.EspeakClient`."""
-
-    def phonemize(self, texts: Sequence[str]) -> list[list[Clause]]:
-        """Clauses of each text, in order."""
+Observe = Callable[[str, str], None]
+"""Told of each step: its name and the text, phonemes or ids after it."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +44,56 @@ class Utterance:
         segment_lengths: INT32 [S], ids of each segment; their sum is T.
         pause_ms: INT32 [S], silence after each segment; 0 after the last and inside a sentence.
         speaker_id: index of the speaker.
+        drops: source characters that are not spoken, in source order.
+        segment_spans: characters of the request that each segment speaks.
+        symbol_spans: characters that each symbol speaks, in order; empty where the phonemizer does not tell.
+        substituted: phonemes that the voice lacks, and what is said instead.
     """
 
     phoneme_ids: npt.NDArray[np.int64]
     segment_lengths: npt.NDArray[np.int32]
     pause_ms: npt.NDArray[np.int32]
     speaker_id: int
+    drops: tuple[Drop, ...] = ()
+    segment_spans: tuple[Span, ...] = ()
+    symbol_spans: tuple[Span, ...] = ()
+    substituted: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Characters that are not spoken, by reason (see :mod:`text_backend.dropping`)."""
+        return dropping.count(self.drops)
 
 
 @dataclass(frozen=True)
-class _Spoken:
+class _Sentence:
     """A sentence that has something to say, and what follows it."""
 
-    text: str
-    pieces: list[str]
+    text: MappedText
     closes: Break
+
+
+@dataclass
+class _Segments:
+    """Segments as they are collected."""
+
+    ids: list[int] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    breaks: list[Break] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    symbol_spans: list[Span] = field(default_factory=list)
+    substituted: dict[str, str] = field(default_factory=dict)
+
+    def add(self, ids: list[int], span: Span) -> None:
+        self.ids += ids
+        self.lengths.append(len(ids))
+        self.breaks.append(Break.NONE)
+        self.spans.append(span)
+
+    def close(self, closes: Break) -> None:
+        """A sentence without sound lends its break to the one before."""
+        if self.breaks:
+            self.breaks[-1] = max(self.breaks[-1], closes)
 
 
 class FrontEnd:
@@ -66,24 +103,42 @@ class FrontEnd:
         options: of the stage.
         inventory: phoneme table of the voice.
         language: rules of ``options.language``.
-        phonemizer: reads normalised text.
+        g2p: reads normalised sentences.
+        lexicon: how the voice says some words; the ``g2p`` must have the same.
+        replacements: what the voice says instead of what is written.
+        substitutes: for phonemes that the inventory lacks; the standard table if not given.
     """
 
     def __init__(
-        self, options: TextFrontendOptions, inventory: Inventory, language: Language, phonemizer: Phonemizer
+        self,
+        options: TextFrontendOptions,
+        inventory: Inventory,
+        language: Language,
+        g2p: G2P,
+        *,
+        lexicon: Lexicon | None = None,
+        replacements: Replacements | None = None,
+        substitutes: Substitutes | None = None,
     ) -> None:
         self._options = options
         self._inventory = inventory
         self._language = language
-        self._phonemizer = phonemizer
+        self._g2p = g2p
+        self._lexicon = lexicon or Lexicon()
+        self._replacements = replacements or Replacements()
+        self._substitutes = substitutes or Substitutes(inventory)
 
-    def run(self, text: str, speed: float, speaker: str) -> Utterance:
+    def run(
+        self, text: str, speed: float, speaker: str, *, normalise: bool = True, observe: Observe | None = None
+    ) -> Utterance:
         """Process one request.
 
         Args:
             text: what to say.
             speed: 0.25 to 4; pauses are divided by it (speech itself is scaled by the acoustic stage).
             speaker: a name from the voice's list, empty for the first.
+            normalise: off, the text is taken as written: no rules, no replacements; the lexicon still holds.
+            observe: told of each step.
 
         Raises:
             InvalidArgument: naming the input and the limit.
@@ -92,35 +147,31 @@ class FrontEnd:
         speaker_id = self._speaker_id(speaker)
         check_speed(speed)
         check_text(text)
-        sentences = self._sentences(text)
-        if not sentences:
-            raise InvalidArgument(f"text: nothing speakable in {_excerpt(text)}; it needs at least one letter or digit")
-        clauses = self._phonemizer.phonemize([piece for sentence in sentences for piece in sentence.pieces])
-        ids: list[int] = []
-        lengths: list[int] = []
-        breaks: list[Break] = []
-        at = 0
-        for sentence in sentences:
-            symbols = assemble(clauses[at : at + len(sentence.pieces)])
-            at += len(sentence.pieces)
-            if not symbols.has_sound:
-                self._check_silence(sentence)
-                _raise_last(breaks, sentence.closes)
-                continue
-            for part in self._parts(symbols):
-                encoded = self._encode(part, sentence)
-                ids += encoded
-                lengths.append(len(encoded))
-                breaks.append(Break.NONE)
-            breaks[-1] = sentence.closes
-        if not lengths:
-            raise InvalidArgument(f"text: nothing speakable in {_excerpt(text)}; it needs at least one letter or digit")
-        pauses = [self._pause_ms(closes, speed) for closes in breaks[:-1]] + [0]
+        drops: list[Drop] = []
+        sentences = self._sentences(text, normalise, drops, observe)
+        spoken = self._g2p.convert([sentence.text for sentence in sentences], observe) if sentences else []
+        for symbols in spoken:
+            drops += symbols.drops
+        drops = list(disjoint(drops))
+        if self._options.on_dropped == "reject":
+            self._check_losses(text, drops)
+        segments = _Segments()
+        for sentence, symbols in zip(sentences, spoken, strict=True):
+            self._add(sentence, symbols, segments)
+        if not segments.lengths:
+            raise InvalidArgument(self._nothing_speakable(text, drops))
+        if observe is not None:
+            observe("ids", " ".join(map(str, segments.ids)))
+        pauses = [self._pause_ms(closes, speed) for closes in segments.breaks[:-1]] + [0]
         return Utterance(
-            phoneme_ids=np.asarray(ids, np.int64),
-            segment_lengths=np.asarray(lengths, np.int32),
+            phoneme_ids=np.asarray(segments.ids, np.int64),
+            segment_lengths=np.asarray(segments.lengths, np.int32),
             pause_ms=np.asarray(pauses, np.int32),
             speaker_id=speaker_id,
+            drops=tuple(drops),
+            segment_spans=tuple(segments.spans),
+            symbol_spans=tuple(segments.symbol_spans),
+            substituted=segments.substituted,
         )
 
     def _speaker_id(self, speaker: str) -> int:
@@ -133,51 +184,113 @@ class FrontEnd:
         more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
         raise InvalidArgument(f"speaker: {_excerpt(speaker)} is unknown; this voice has: {listed}{more}")
 
-    def _sentences(self, text: str) -> list[_Spoken]:
-        spoken_sentences: list[_Spoken] = []
-        unreadable: dict[str, None] = {}
-        for span in segment(text, self._language.code):
-            spoken = self._language.normalise(text[span.start : span.end])
-            if self._language.is_speakable(spoken):
-                unreadable.update(dict.fromkeys(self._language.unreadable(spoken)))
-                spoken_sentences.append(_Spoken(spoken, pieces(spoken), span.closes))
-            elif spoken_sentences:
-                last = spoken_sentences[-1]
-                closes = max(last.closes, span.closes)
-                spoken_sentences[-1] = _Spoken(last.text, last.pieces, closes)
-        if unreadable:
-            letters = list(unreadable)
-            scripts = ", ".join(dict.fromkeys(script_of(letter) for letter in letters))
-            shown = "".join(letters[:_LISTED_MAX]) + ("..." if len(letters) > _LISTED_MAX else "")
-            raise InvalidArgument(
-                f"text: this {self._language.name} voice has no reading for the letters {shown!r} ({scripts}); "
-                "leave them out, write them in Latin letters, or use a voice of that language"
-            )
-        return spoken_sentences
+    def _sentences(self, text: str, normalise: bool, drops: list[Drop], observe: Observe | None) -> list[_Sentence]:
+        step = None if observe is None else lambda name, after: observe(name, after.text)
+        code = self._language.code
+        mapped = pipeline.prepare(MappedText.of(text), code, self._options.emoji)
+        if step is not None:
+            step("unicode", mapped)
+        if normalise:
+            mapped = self._replacements.apply(mapped)
+        mapped = self._lexicon.mark(mapped)
+        if normalise:
+            mapped = pipeline.normalise_text(mapped, code, step)
+        drops += mapped.drops
+        sentences: list[_Sentence] = []
+        for span in segment(mapped.text, code):
+            piece = mapped.slice(span.start, span.end)
+            piece = MappedText(piece.text.translate(_LINE_ENDS), piece.starts, piece.ends)
+            if normalise:
+                piece = pipeline.normalise_sentence(piece, code, step)
+            piece = self._language.without_unreadable(piece)
+            drops += piece.drops
+            if self._language.is_speakable(piece.text):
+                sentences.append(_Sentence(piece, span.closes))
+                if step is not None:
+                    step("sentence", piece)
+                continue
+            drops += self._unspoken(piece)
+            if sentences:
+                last = sentences[-1]
+                sentences[-1] = _Sentence(last.text, max(last.closes, span.closes))
+        return sentences
 
-    def _check_silence(self, sentence: _Spoken) -> None:
-        if any(character.isalnum() for character in sentence.text):
-            raise InvalidArgument(f"text: the phonemizer has no pronunciation for {_excerpt(sentence.text)}")
+    @staticmethod
+    def _unspoken(piece: MappedText) -> list[Drop]:
+        """Signs and marks of a sentence that says nothing; its punctuation is a pause."""
+        return [
+            Drop(*piece.span(at, at + 1), dropping.SYMBOL)
+            for at, character in enumerate(piece.text)
+            if unicodedata.category(character)[0] in "SM" and character not in _PAUSE_SIGNS
+        ]
 
-    def _parts(self, symbols: Symbols) -> list[list[str]]:
-        """Cut a sentence into parts of at most ``max_segment_ids`` ids each."""
-        costs = [self._inventory.cost_ids(symbol) for symbol in symbols.symbols]
-        points = cut_points(costs, symbols.cuts, self._options.max_segment_ids - self._inventory.frame_ids)
-        if not points:
-            return [symbols.symbols]
-        bounds = [0, *points, len(symbols.symbols)]
-        parts = [symbols.symbols[start:end] for start, end in pairwise(bounds)]
-        parts = [_without_blank_ends(part) for part in parts]
-        return [part for part in parts if any(symbol.isalpha() for symbol in part)]
-
-    def _encode(self, part: list[str], sentence: _Spoken) -> list[int]:
+    def _add(self, sentence: _Sentence, symbols: Symbols, segments: _Segments) -> None:
+        if not symbols.has_sound:
+            segments.close(sentence.closes)
+            return
         try:
-            return self._inventory.encode(part)
+            said, replaced = self._substitutes.apply(symbols)
         except UnknownSymbols as unknown:
             raise InvalidArgument(
-                f"text: the voice was not trained on the phoneme {unknown}, which {_excerpt(sentence.text)} needs; "
+                f"text: the voice was not trained on the phoneme {unknown}, which "
+                f"{_excerpt(sentence.text.text)} needs; "
                 "spell the word differently or leave it out"
             ) from unknown
+        segments.substituted.update(replaced)
+        whole = sentence.text.span(0, len(sentence.text))
+        added = False
+        segments.symbol_spans += said.spans
+        parts = self._parts(said)
+        for start, end in parts:
+            part = said.symbols[start:end]
+            spans = said.spans[start:end] if len(parts) > 1 else []
+            segments.add(self._inventory.encode(part), (spans[0][0], spans[-1][1]) if spans else whole)
+            added = True
+        if added:
+            segments.breaks[-1] = sentence.closes
+        else:
+            segments.close(sentence.closes)
+
+    def _parts(self, symbols: Symbols) -> list[tuple[int, int]]:
+        """Cut a sentence into parts of at most ``max_segment_ids`` ids each."""
+        known = self._inventory.costs_ids
+        costs = [known[symbol] for symbol in symbols.symbols]
+        limit = self._options.max_segment_ids - self._inventory.frame_ids
+        if sum(costs) <= limit:
+            return [(0, len(symbols.symbols))]
+        points = cut_points(costs, symbols.cuts, limit)
+        bounds = [0, *points, len(symbols.symbols)]
+        parts = [_without_blank_ends(symbols.symbols, start, end) for start, end in pairwise(bounds)]
+        return [(start, end) for start, end in parts if Symbols(symbols.symbols[start:end], []).has_sound]
+
+    def _check_losses(self, text: str, drops: list[Drop]) -> None:
+        lost = [drop for drop in drops if drop.reason in dropping.LOSSES]
+        if lost:
+            raise InvalidArgument(f"text: {self._cannot_read(text, lost)}")
+
+    def _nothing_speakable(self, text: str, drops: list[Drop]) -> str:
+        message = f"text: nothing speakable in {_excerpt(text)}; it needs at least one letter or digit"
+        lost = [drop for drop in drops if drop.reason in dropping.LOSSES]
+        if lost:
+            return f"text: nothing speakable in {_excerpt(text)}: {self._cannot_read(text, lost)}"
+        return message + (f" (dropped: {dropping.describe(dropping.count(drops))})" if drops else "")
+
+    def _cannot_read(self, text: str, lost: list[Drop]) -> str:
+        """A sentence that names the characters without a reading."""
+        characters = dict.fromkeys(character for drop in lost for character in text[drop.start : drop.end])
+        shown = "".join(list(characters)[:_LISTED_MAX]) + ("..." if len(characters) > _LISTED_MAX else "")
+        letters = [character for character in characters if character.isalpha()]
+        if letters:
+            scripts = ", ".join(dict.fromkeys(script_name(letter) for letter in letters))
+            return (
+                f"this {self._language.name} voice has no reading for the letters {shown!r} ({scripts}); "
+                "leave them out, write them in letters that it reads, or use a voice of that language"
+            )
+        names = ", ".join(unicodedata.name(character, "?") for character in list(characters)[:3])
+        return (
+            f"this {self._language.name} voice has no reading for {shown!r} ({names}); "
+            "leave it out or write it as words"
+        )
 
     def _pause_ms(self, closes: Break, speed: float) -> int:
         if closes is Break.NONE:
@@ -208,19 +321,12 @@ def check_text(text: str) -> None:
         raise InvalidArgument(f"text: holds a NUL character at position {text.index(chr(0))}; remove it")
 
 
-def _raise_last(breaks: list[Break], closes: Break) -> None:
-    """A sentence without sound lends its break to the one before."""
-    if breaks:
-        breaks[-1] = max(breaks[-1], closes)
-
-
-def _without_blank_ends(part: list[str]) -> list[str]:
-    start, end = 0, len(part)
-    while start < end and part[start] == " ":
+def _without_blank_ends(symbols: list[str], start: int, end: int) -> tuple[int, int]:
+    while start < end and symbols[start] in PROSODY_MARKS:
         start += 1
-    while end > start and part[end - 1] == " ":
+    while end > start and symbols[end - 1] in PROSODY_MARKS:
         end -= 1
-    return part[start:end]
+    return start, end
 
 
 def _excerpt(text: str) -> str:

@@ -6,6 +6,7 @@ import json
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,11 @@ class Inventory:
     """Phoneme symbols and their ids.
 
     Attributes:
-        phonemes: ids of each symbol. Only symbols of one code point are looked up, as in Piper.
+        phonemes: ids of each symbol. Piper's are single code points, Mandarin's are initials, finals with a tone and
+            prosody marks.
         bos: ids that open a segment.
         eos: ids that close it.
-        pad: ids put after ``bos`` and after each symbol.
+        pad: ids put after ``bos`` and after each symbol; none for voices trained without.
     """
 
     phonemes: Mapping[str, tuple[int, ...]]
@@ -55,6 +57,11 @@ class Inventory:
         """Ids that ``symbol`` takes in a segment, padding included; 0 if it is unknown."""
         ids = self.phonemes.get(symbol)
         return 0 if ids is None else len(ids) + len(self.pad)
+
+    @cached_property
+    def costs_ids(self) -> Mapping[str, int]:
+        """:meth:`cost_ids` of every symbol of the table."""
+        return {symbol: self.cost_ids(symbol) for symbol in self.phonemes}
 
     def encode(self, symbols: Sequence[str]) -> list[int]:
         """Ids of one segment: bos, pad, then each symbol's ids followed by pad, eos.
@@ -82,6 +89,8 @@ class Inventory:
 
 def read_inventory(file: Path) -> Inventory:
     """Read ``inventory.json``: ``{"phonemes": {symbol: [ids]}, "bos": "^", "eos": "$", "pad": "_"}``.
+
+    ``bos`` and ``eos`` may be lists of symbols (``["sil", "eos"]``); an empty ``pad`` (``""``) puts nothing between.
 
     Raises:
         ConfigError: the file is missing, too large, not UTF-8 JSON, or not such a table.
@@ -117,13 +126,18 @@ def parse_inventory(data: Any) -> Inventory:
     if not isinstance(table, dict) or not table:
         raise ValueError("phonemes: must be an object that maps each symbol to a list of ids")
     phonemes = {symbol: _ids(symbol, ids) for symbol, ids in table.items()}
-    marks: dict[str, tuple[int, ...]] = {}
-    for mark in ("bos", "eos", "pad"):
-        symbol = data.get(mark)
-        if not isinstance(symbol, str) or symbol not in phonemes:
-            raise ValueError(f"{mark}: must be a symbol of phonemes (got {symbol!r})")
-        marks[mark] = phonemes[symbol]
+    marks = {mark: _mark(mark, data.get(mark), phonemes) for mark in ("bos", "eos", "pad")}
     return Inventory(phonemes=phonemes, **marks)
+
+
+def _mark(name: str, value: Any, phonemes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    if name == "pad" and value == "":
+        return ()
+    symbols = value if isinstance(value, list) and name != "pad" else [value]
+    for symbol in symbols:
+        if not isinstance(symbol, str) or symbol not in phonemes:
+            raise ValueError(f"{name}: must be a symbol of phonemes (got {symbol!r})")
+    return tuple(i for symbol in symbols for i in phonemes[symbol])
 
 
 def _ids(symbol: str, ids: Any) -> tuple[int, ...]:

@@ -5,16 +5,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from om_backend.job import Program
 from om_backend.programs import load_program
 from om_backend.programs.windowed import WindowedProgram
 from om_backend.runtime import RuntimeSettings
+from onnx import helper
 
 from voxrepo_contract.errors import Internal, InvalidArgument, VoxrepoError
+from voxrepo_contract.stage import Interface, WindowedOptions, WindowedStage, write_stage
 
 from .geared import GearedGraph, geared, gears, place_masked_vocoder
-from .graphs import CHANNELS, HOP, OVERLAP, SAMPLE_RATE_HZ, WINDOW, job_for, place_vocoder, run_all
+from .graphs import (
+    CHANNELS,
+    HOP,
+    OVERLAP,
+    SAMPLE_RATE_HZ,
+    WINDOW,
+    Tensors,
+    job_for,
+    place,
+    place_vocoder,
+    run_all,
+)
 
 
 def load(folder: Path, unit_batch: int | None = 1) -> Program:
@@ -366,3 +380,47 @@ def test_a_graph_on_the_cpu_that_has_a_mask_is_fed_one(tmp_path: Path, whole: Pr
     program.warm_up()
     (cut,), (uncut,) = run_all(program, [request([70])]), run_all(whole, [request([70])])
     assert np.abs(cut.outputs["audio"].astype(int) - uncut.outputs["audio"]).max() <= 1
+
+
+def place_reflecting(folder: Path, **options: Any) -> WindowedStage:
+    """A generator of one layer that reflects three positions, hence needs four frames."""
+    nodes = [
+        helper.make_node("Pad", ["features", "amounts"], ["padded"], mode="reflect"),
+        helper.make_node("Conv", ["padded", "weights"], ["made"]),
+        helper.make_node("Transpose", ["made"], ["turned"], perm=[0, 2, 1]),
+        helper.make_node("Reshape", ["turned", "shape"], ["audio"]),
+    ]
+    constants: dict[str, npt.NDArray[Any]] = {
+        "amounts": np.array([0, 0, 3, 0, 0, 3], np.int64),
+        "weights": (np.random.default_rng(1).standard_normal((HOP, CHANNELS, 7)) * 0.05).astype(np.float32),
+        "shape": np.array([0, 1, -1], np.int64),
+    }
+    inputs: Tensors = [("features", "FP32", ["batch", CHANNELS, "frames"])]
+    spec = place(folder, "generator", nodes, inputs, [("audio", "FP32", ["batch", 1, "samples"])], constants)
+    stage = WindowedStage(
+        program="windowed",
+        stage="vocoder",
+        graphs={"generator": spec},
+        interface=Interface(channels=CHANNELS, hop_length_samples=HOP, sample_rate_hz=SAMPLE_RATE_HZ),
+        options=WindowedOptions(window_frames=WINDOW, overlap_frames=3, **options),
+    )
+    write_stage(folder, stage)
+    return stage
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3, 4, 5, WINDOW, 50])
+def test_segments_too_short_for_the_graphs_reflections_are_lengthened_for_it(tmp_path: Path, frames: int):
+    place_reflecting(tmp_path, min_frames=4)
+    sent = request([frames, 9], [10, 0])
+    (answers,) = run_all(load(tmp_path, 4), [sent])
+    audio = answers.outputs["audio"][0]
+    assert len(audio) == (frames + 9) * HOP + SAMPLE_RATE_HZ // 100
+    features = sent["features"][0, :frames]
+    longer = np.concatenate([features, np.repeat(features[-1:], max(0, 4 - frames), axis=0)])
+    (alone,) = run_all(load(tmp_path), [{**request([len(longer)]), "features": longer[np.newaxis]}])
+    assert np.abs(audio[: frames * HOP].astype(int) - alone.outputs["audio"][0, : frames * HOP]).max() <= 1
+
+
+def test_warm_up_keeps_to_the_least_frames(tmp_path: Path):
+    place_reflecting(tmp_path, min_frames=WINDOW)
+    assert "generator" in load(tmp_path).warm_up()

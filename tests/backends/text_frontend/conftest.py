@@ -13,6 +13,7 @@ sys.path.insert(0, str(BACKEND))  # as Triton does in the stub
 
 from text_backend.espeak import EspeakClient  # noqa: E402
 from text_backend.frontend import FrontEnd  # noqa: E402
+from text_backend.g2p.clauses import ClauseG2P  # noqa: E402
 from text_backend.inventory import Inventory, parse_inventory  # noqa: E402
 from text_backend.languages import find_language  # noqa: E402
 
@@ -54,4 +55,4 @@ def espeak() -> Iterator[EspeakClient]:
 
 @pytest.fixture(scope="session")
 def front_end(inventory: Inventory, espeak: EspeakClient) -> FrontEnd:
-    return FrontEnd(options(), inventory, find_language("en-US"), espeak)
+    return FrontEnd(options(), inventory, find_language("en-US"), ClauseG2P(espeak))

@@ -123,7 +123,7 @@ def request(text: bytes = b"Hello.", speed: float = 1.0, speaker: bytes = b"", s
     return {name: Tensor(name, array) for name, array in values.items()}
 
 
-_DTYPES = {"INT64": np.int64, "INT32": np.int32, "FP32": np.float32}
+_DTYPES = {"INT64": np.int64, "INT32": np.int32, "FP32": np.float32, "BYTES": np.object_}
 
 
 def test_outputs_are_those_of_the_contract(model):
@@ -141,6 +141,13 @@ def test_outputs_are_those_of_the_contract(model):
     assert outputs["pause_ms"].tolist() == [[75, 0]]
     assert outputs["speed"].item() == 2.0
     assert outputs["seed"].item() == -3
+    assert json.loads(outputs["dropped"].item()) == {}
+
+
+def test_counts_what_is_not_spoken(model):
+    (response,) = model.execute([request("Two \U0001f600\U0001f600 caf\u00e9s.".encode())])
+    outputs = {tensor.name: tensor.array for tensor in response.output_tensors}
+    assert json.loads(outputs["dropped"].item()) == {"emoji": 2}
 
 
 def test_a_bad_request_does_not_touch_its_neighbours(model):
@@ -186,9 +193,34 @@ def test_bad_tensors_are_invalid_arguments(model, name, array, message):
     assert response.error.message == message
 
 
+class RequestWithParameters(dict):  # type: ignore[type-arg]
+    def __init__(self, tensors, parameters: str) -> None:
+        super().__init__(tensors)
+        self._parameters = parameters
+
+    def parameters(self) -> str:
+        return self._parameters
+
+
+@pytest.mark.parametrize("parameters", ['{"normalise": false}', '{"normalise": "false"}'])
+def test_normalisation_is_off_by_a_request_parameter(model, parameters):
+    (normalised,) = model.execute([request(b"1/3")])
+    (as_written,) = model.execute([RequestWithParameters(request(b"1/3"), parameters)])
+    assert as_written.error is None
+    assert not np.array_equal(as_written.output_tensors[0].array, normalised.output_tensors[0].array)
+
+
+def test_a_parameter_that_is_no_switch_is_an_invalid_argument(model):
+    (response,) = model.execute([RequestWithParameters(request(b"1/3"), '{"normalise": 3}')])
+    assert response.error.code == "INVALID_ARG"
+    assert response.error.message == "normalise: 3 is neither true nor false"
+
+
 def test_an_unexpected_fault_is_an_error_of_its_own_request_only(model, monkeypatch):
     run = model._front_end.run
-    monkeypatch.setattr(model._front_end, "run", lambda text, *rest: 1 // 0 if text == "bad" else run(text, *rest))
+    monkeypatch.setattr(
+        model._front_end, "run", lambda text, *rest, **more: 1 // 0 if text == "bad" else run(text, *rest, **more)
+    )
     bad, good = model.execute([request(b"bad"), request(b"good")])
     assert bad.error.code == "INTERNAL"
     assert good.error is None
@@ -198,7 +230,7 @@ def test_the_phonemizer_ends_with_the_model(model_file, repository):
     model = model_file.TritonPythonModel()
     model.initialize(arguments(repository))
     model.finalize()
-    assert model._phonemizer.pid is None
+    assert model._built.phonemizer.pid is None
 
 
 def test_a_damaged_inventory_is_refused(model_file, repository):
@@ -219,7 +251,7 @@ def test_a_voice_that_espeak_does_not_have_is_refused(model_file, repository):
     model = model_file.TritonPythonModel()
     with pytest.raises(TritonModelException, match="tlh-x-none"):
         model.initialize(arguments(repository))
-    assert model._phonemizer.pid is None
+    assert not hasattr(model, "_built")
 
 
 def test_a_wrong_language_tag_is_refused(model_file, repository):

@@ -1,7 +1,7 @@
 """A Python model with the tensors of a voice: its audio is a function of text, speed, speaker and seed.
 
 The text can steer it: "sleep MS", "samples N", "refuse" (INVALID_ARGUMENT), "busy" (UNAVAILABLE), "broken" (INTERNAL),
-"raise" (an exception).
+"raise" (an exception), "nonsense" (counts that are none). Emoji count as dropped.
 """
 
 import json
@@ -20,6 +20,13 @@ ERRORS = {
 
 def value(request, name):
     return pb_utils.get_input_tensor_by_name(request, name).as_numpy().reshape(-1)[0]
+
+
+def dropped(text):
+    if text.split()[0] == "nonsense":
+        return "[1]"
+    emoji = sum(ord(character) >= 0x1F300 for character in text)
+    return json.dumps({"emoji": emoji} if emoji else {})
 
 
 def answer(request):
@@ -41,6 +48,7 @@ def answer(request):
         [
             pb_utils.Tensor("audio", audio),
             pb_utils.Tensor("sample_rate", np.array([[22050]], dtype=np.int32)),
+            pb_utils.Tensor("dropped", np.array([[dropped(text).encode()]], dtype=np.object_)),
         ]
     )
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from om_backend.cost_store import CostStore
+from om_backend.expansion import EXPANSIONS, Expansion
 from om_backend.job import Job, run_isolated
-from om_backend.length_regulator import FloatArray, frame_counts, sample_prior
+from om_backend.length_regulator import FloatArray
 from om_backend.noise import DURATION, PRIOR, gaussian
 from om_backend.output_checks import Rejections
 from om_backend.packing import Shape, shortest_first
@@ -49,8 +51,7 @@ class _Unit:
 
     utterance: _Utterance
     index: int
-    mean: FloatArray | None = None
-    log_scale: FloatArray | None = None
+    states: dict[str, FloatArray] = field(default_factory=dict)
     counts: npt.NDArray[np.int64] | None = None
 
     @property
@@ -64,7 +65,7 @@ class _Unit:
 
 
 class LengthRegulatedProgram:
-    """Phoneme ids to acoustic features for VITS-like stages; see ``LengthRegulatedOptions`` for the graphs.
+    """Phoneme ids to acoustic features for VITS and FastSpeech 2; see ``LengthRegulatedOptions`` for the graphs.
 
     A graph with gears gets every row padded to the gear with zeros, its true length in ``lengths`` or ``mask``, and
     rows beyond the units with length 0. What it returns there is cut off unseen.
@@ -81,6 +82,7 @@ class LengthRegulatedProgram:
         store: CostStore | None = None,
     ) -> None:
         self._options = stage.options
+        self._expansion: Expansion = EXPANSIONS[stage.options.expansion]()
         self._encoder = SizedGraph(
             graphs["encoder"], stage.graphs["encoder"], "phoneme_ids", 1, unit_batch=unit_batch, store=store
         )
@@ -114,7 +116,7 @@ class LengthRegulatedProgram:
 
         def decoder_call(shape: Shape) -> Callable[[], object]:
             unit = unit_of(1)
-            unit.mean = unit.log_scale = np.zeros((channels, 1), np.float32)
+            unit.states = dict.fromkeys(self._expansion.states, np.zeros((channels, 1), np.float32))
             unit.counts = np.array([shape.length], np.int64)
             feeds = self._decoder_feeds([unit] * shape.batch, shape)
             return lambda: self._decoder.run(feeds)
@@ -122,7 +124,7 @@ class LengthRegulatedProgram:
         self._encoder.measure(encoder_call, REFERENCE_IDS)
         some_ids = min(REFERENCE_IDS, self._encoder.table.longest or REFERENCE_IDS)
         feeds = self._encoder_feeds([unit_of(some_ids)], self._encoder.shape(1, some_ids))
-        channels = self._encoder.run(feeds)["mean"].shape[1]
+        channels = self._encoder.run(feeds)[next(iter(self._expansion.states))].shape[1]
         self._decoder.measure(decoder_call, REFERENCE_FRAMES)
         if not (self._encoder.gears or self._decoder.gears):
             for ids in WARM_UP_IDS:
@@ -187,6 +189,8 @@ class LengthRegulatedProgram:
         if not 0 <= speaker_id < self._speakers:
             raise InvalidArgument(f"speaker_id must be from 0 to {self._speakers - 1}, got {speaker_id}")
         options = self._options
+        if not self._expansion.has_noise:
+            _refuse_noise(job)
         return _Utterance(
             job=job,
             pause_ms=pause_ms,
@@ -213,30 +217,27 @@ class LengthRegulatedProgram:
     def _encoder_feeds(self, group: Sequence[_Unit], shape: Shape) -> dict[str, Array]:
         ids = np.zeros(shape, np.int64)
         lengths = np.zeros(shape.batch, np.int64)
-        noise = np.zeros((shape.batch, 2, shape.length), np.float32)
         for row, unit in enumerate(group):
             count = len(unit.ids)
-            utterance = unit.utterance
             ids[row, :count] = unit.ids
             lengths[row] = count
-            noise[row, :, :count] = gaussian(utterance.seed, unit.index, DURATION, (2, count))
-            noise[row] *= np.float32(utterance.noise_w_scale)
-        feeds: dict[str, Array] = {"phoneme_ids": ids, "lengths": lengths, "duration_noise": noise}
+        feeds: dict[str, Array] = {"phoneme_ids": ids, "lengths": lengths}
+        if self._encoder.has_input("duration_noise"):
+            feeds["duration_noise"] = _duration_noise(group, shape)
         return self._with_speakers(self._encoder, feeds, group, shape)
 
     def _take_encoded(self, unit: _Unit, outputs: Mapping[str, Array], row: int) -> None:
         count = len(unit.ids)
         file = self._encoder.file
         # copies: what a device returns is overwritten by the next call
-        mean = np.array(outputs["mean"][row, :, :count], np.float32)
-        log_scale = np.array(outputs["log_scale"][row, :, :count], np.float32)
+        states = {name: np.array(outputs[name][row, :, :count], np.float32) for name in self._expansion.states}
         durations = outputs["durations"][row, 0, :count].astype(np.float32, copy=False)
         # the predictor has no upper bound, so infinite durations are clamped with the other long ones
         if np.isnan(durations).any():
             raise self.rejections.reject("not_finite", file, "returned durations that are not numbers")
-        self.rejections.check_finite(mean, file, "means")
-        self.rejections.check_finite(log_scale, file, "log scales")
-        counts = frame_counts(
+        for name, described in self._expansion.states.items():
+            self.rejections.check_finite(states[name], file, described)
+        counts = self._expansion.counts(
             durations,
             unit.utterance.duration_scale,
             self._options.max_frames_per_id,
@@ -249,7 +250,7 @@ class LengthRegulatedProgram:
                 f"longest gear of {self._decoder.file} takes {gear_frames}: send shorter segments or a higher speed, "
                 "or serve a version converted with a longer gear"
             )
-        unit.mean, unit.log_scale, unit.counts = mean, log_scale, counts
+        unit.states, unit.counts = states, counts
 
     def _decode(self, group: Sequence[_Unit]) -> None:
         shape = self._decoder.shape(len(group), max(unit.frames for unit in group))
@@ -266,15 +267,15 @@ class LengthRegulatedProgram:
             unit.utterance.features[unit.index] = np.array(part, np.float32, order="C")
 
     def _decoder_feeds(self, group: Sequence[_Unit], shape: Shape) -> dict[str, Array]:
-        assert group[0].mean is not None
-        latents = np.zeros((shape.batch, group[0].mean.shape[0], shape.length), np.float32)
+        channels = next(iter(group[0].states.values())).shape[0]
+        latents = np.zeros((shape.batch, channels, shape.length), np.float32)
         mask = np.zeros((shape.batch, 1, shape.length), np.float32)
         for row, unit in enumerate(group):
-            assert unit.mean is not None and unit.log_scale is not None and unit.counts is not None
+            assert unit.counts is not None
             utterance = unit.utterance
-            noise = gaussian(utterance.seed, unit.index, PRIOR, (unit.mean.shape[0], unit.frames))
-            latents[row, :, : unit.frames] = sample_prior(
-                unit.mean, unit.log_scale, unit.counts, noise, utterance.noise_scale
+            noise = partial(gaussian, utterance.seed, unit.index, PRIOR)
+            latents[row, :, : unit.frames] = self._expansion.expand(
+                unit.states, unit.counts, noise, utterance.noise_scale
             )
             mask[row, 0, : unit.frames] = 1
         return self._with_speakers(self._decoder, {"latent": latents, "mask": mask}, group, shape)
@@ -287,6 +288,21 @@ class LengthRegulatedProgram:
             speaker_ids[: len(group)] = [unit.utterance.speaker_id for unit in group]
             feeds["speaker_id"] = speaker_ids
         return feeds
+
+
+def _duration_noise(group: Sequence[_Unit], shape: Shape) -> FloatArray:
+    noise = np.zeros((shape.batch, 2, shape.length), np.float32)
+    for row, unit in enumerate(group):
+        count, utterance = len(unit.ids), unit.utterance
+        noise[row, :, :count] = gaussian(utterance.seed, unit.index, DURATION, (2, count))
+        noise[row] *= np.float32(utterance.noise_w_scale)
+    return noise
+
+
+def _refuse_noise(job: Job) -> None:
+    for name in ("noise_scale", "noise_w_scale"):
+        if job.number(name, 0.0, 0.0, tensors.NOISE_SCALE_MAX):
+            raise InvalidArgument(f"parameter {name!r}: this voice speaks without noise; leave it out, or give 0")
 
 
 def _job(unit: _Unit) -> Job:

@@ -103,7 +103,7 @@ class WindowedProgram:
         # the longest first: the memory of shorter windows lies within what it took
         shapes = [self._generator.shape(1, length) for length in reversed(self._by_length)] or [
             Shape(1, window),
-            Shape(1, window // 4 or 1),
+            Shape(1, max(window // 4, self._options.min_frames)),
         ]
         for shape in shapes:
             audio = call_with(shape)()
@@ -197,8 +197,9 @@ class WindowedProgram:
         first = (window.keep_start - window.start) * self._hop
         kept = samples[first : first + (window.keep_stop - window.keep_start) * self._hop]
         self.rejections.check_finite(kept, self._generator.file, "samples")
-        target = unit.utterance.audio[unit.segment]
-        target[window.keep_start * self._hop : window.keep_stop * self._hop] = to_int16(kept, self._options.gain)
+        target = unit.utterance.audio[unit.segment][window.keep_start * self._hop : window.keep_stop * self._hop]
+        # a lengthened segment yields more than it has room for
+        target[:] = to_int16(kept[: len(target)], self._options.gain)
         unit.utterance.windows_left.discard((unit.segment, window.start))
 
     def _finish(self, utterance: _Utterance) -> None:
@@ -219,4 +220,8 @@ class WindowedProgram:
         segments, pause_ms = read_segments(job, self._features, tensors.FRAME_LENGTHS)
         features = [segment.astype(np.float32, copy=False) for segment in segments]
         audio = [np.zeros(len(segment) * self._hop, np.int16) for segment in features]
-        return _Utterance(job, features, pause_ms, audio)
+        return _Utterance(job, [self._lengthened(segment) for segment in features], pause_ms, audio)
+
+    def _lengthened(self, segment: FloatArray) -> FloatArray:
+        missing = self._options.min_frames - len(segment)
+        return segment if missing <= 0 else np.concatenate([segment, np.repeat(segment[-1:], missing, axis=0)])

@@ -1,8 +1,8 @@
 """English.
 
-The scripts are those for whose letters the phonemizer's English voice has a sound or a name of its own, found by
-asking it for every letter of Unicode. For all others it says a placeholder ("Chinese letter") or a hexadecimal
-number, which loses what the text says; such a text is refused with the letters named.
+The scripts are those for whose letters espeak-ng's English voice has a sound or a name of its own, found by asking it
+for every letter of Unicode. For all others it says a placeholder ("Chinese letter") or a hexadecimal number, which
+loses what the text says; such letters are taken away and counted as unreadable.
 """
 
 from __future__ import annotations

@@ -1,0 +1,250 @@
+"""A voice's own words: ``files.lexicon`` says how they sound, ``files.rules`` what is said instead.
+
+Both are text files in UTF-8, one entry a line, columns parted by tabs; a line that starts with ``#`` and a blank is
+a comment. Byte order marks
+and Windows line ends are taken as they come.
+
+``files.lexicon``::
+
+    # written <TAB> pronunciation [<TAB> flags]
+    重庆路	chong2 qing4 lu4
+    voxrepo	v ˈ ɑ k s ɹ i p o ʊ
+
+The pronunciation is pinyin with tone digits for a Mandarin voice, else symbols of the voice's inventory (IPA; blanks
+between them do not count). ``files.rules``::
+
+    # written <TAB> spoken [<TAB> flags]
+    kWh	千瓦时
+    C++	C plus plus
+
+Flags: ``nocase`` matches capitals and small letters alike; ``anywhere`` matches inside Latin words too (an entry
+that begins or ends with a Latin letter or a digit matches whole words only). Longer entries win. Both files are read
+with the version and change with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from text_backend.mapped import Edit, MappedText
+from text_backend.normalisation.unicode import clean
+from voxrepo_contract.errors import ConfigError
+
+MAX_FILE_BYTES = 4 * 1024 * 1024
+MAX_ENTRY_CHARS = 64
+MAX_VALUE_CHARS = 512
+MAX_ENTRIES = 6000
+"""Characters for private use stand for the words while text is worked on; the basic plane has 6,400."""
+
+_FIRST_MARK = 0xE000
+_FLAGS = frozenset({"nocase", "anywhere"})
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a file."""
+
+    written: str
+    value: str
+    flags: frozenset[str]
+    line: int
+
+
+@dataclass(frozen=True)
+class _Matcher:
+    """Finds the longest entry at each place; linear in the text, as entries are short."""
+
+    by_form: dict[str, int] = field(default_factory=dict)
+    lengths: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    folded: frozenset[int] = frozenset()
+    anywhere: frozenset[int] = frozenset()
+
+    @staticmethod
+    def of(entries: Sequence[Entry]) -> _Matcher:
+        by_form: dict[str, int] = {}
+        lengths: dict[str, set[int]] = {}
+        for number, entry in enumerate(entries):
+            forms = {entry.written, entry.written.casefold()} if "nocase" in entry.flags else {entry.written}
+            for form in forms:
+                by_form.setdefault(form, number)
+                for first in {form[0], form[0].upper(), form[0].lower()}:
+                    lengths.setdefault(first, set()).add(len(form))
+        return _Matcher(
+            by_form,
+            {first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()},
+            frozenset(n for n, entry in enumerate(entries) if "nocase" in entry.flags),
+            frozenset(n for n, entry in enumerate(entries) if "anywhere" in entry.flags),
+        )
+
+    def find(self, text: str) -> list[tuple[int, int, int]]:
+        """(start, end, number of the entry) of each match, left to right."""
+        found: list[tuple[int, int, int]] = []
+        at = 0
+        while at < len(text):
+            for length in self.lengths.get(text[at], ()):
+                number = self._entry(text, at, at + length)
+                if number is not None:
+                    found.append((at, at + length, number))
+                    at += length
+                    break
+            else:
+                at += 1
+        return found
+
+    def _entry(self, text: str, start: int, end: int) -> int | None:
+        form = text[start:end]
+        if len(form) < end - start:
+            return None
+        number = self.by_form.get(form)
+        if number is None:
+            number = self.by_form.get(form.casefold())
+            if number is None or number not in self.folded:
+                return None
+        if number in self.anywhere:
+            return number
+        inside = (start and _continues(text[start - 1], text[start])) or (
+            end < len(text) and _continues(text[end - 1], text[end])
+        )
+        return None if inside else number
+
+
+def _continues(left: str, right: str) -> bool:
+    return all(character.isascii() and character.isalnum() for character in (left, right))
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Words with a pronunciation. While the text is worked on, a private-use character stands for each."""
+
+    pronunciations: tuple[tuple[str, ...], ...] = ()
+    matcher: _Matcher = field(default_factory=_Matcher)
+
+    def mark(self, text: MappedText) -> MappedText:
+        """Put its character in place of each word, so that no rule changes it."""
+        if not self.pronunciations:
+            return text
+        return text.edit([Edit(start, end, chr(_FIRST_MARK + n)) for start, end, n in self.matcher.find(text.text)])
+
+    def pronunciation_at(self, character: str) -> tuple[str, ...] | None:
+        """Symbols of the word that ``character`` stands for."""
+        number = ord(character) - _FIRST_MARK
+        return self.pronunciations[number] if 0 <= number < len(self.pronunciations) else None
+
+
+@dataclass(frozen=True)
+class Replacements:
+    """What is said instead of what is written."""
+
+    spoken: tuple[str, ...] = ()
+    matcher: _Matcher = field(default_factory=_Matcher)
+
+    def apply(self, text: MappedText) -> MappedText:
+        """Replace every match. What comes out is not looked at again."""
+        if not self.spoken:
+            return text
+        return text.edit([Edit(start, end, self.spoken[n]) for start, end, n in self.matcher.find(text.text)])
+
+
+def read_lexicon(file: Path, parse: Callable[[str], Sequence[str]], has_symbol: Callable[[str], bool]) -> Lexicon:
+    """Read ``files.lexicon``.
+
+    Args:
+        file: to read.
+        parse: a pronunciation as symbols; a ValueError says what is wrong with it.
+        has_symbol: whether the voice can say a symbol.
+
+    Raises:
+        ConfigError: with file, line and reason.
+    """
+    entries = _read(file, "pronunciation")
+    pronunciations: list[tuple[str, ...]] = []
+    for entry in entries:
+        try:
+            symbols = tuple(parse(entry.value))
+        except ValueError as error:
+            raise ConfigError(f"{entry.written}: {error}", file=file, line=entry.line) from error
+        unknown = [symbol for symbol in symbols if not has_symbol(symbol)]
+        if unknown:
+            raise ConfigError(
+                f"{entry.written}: the voice has no symbol {unknown[0]!r}; use those of its inventory",
+                file=file,
+                line=entry.line,
+            )
+        pronunciations.append(symbols)
+    return Lexicon(tuple(pronunciations), _Matcher.of(entries))
+
+
+def read_replacements(file: Path) -> Replacements:
+    """Read ``files.rules``.
+
+    Raises:
+        ConfigError: with file, line and reason.
+    """
+    entries = _read(file, "what is said")
+    return Replacements(tuple(entry.value for entry in entries), _Matcher.of(entries))
+
+
+def _read(file: Path, second: str) -> list[Entry]:
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
+    if len(raw) > MAX_FILE_BYTES:
+        raise ConfigError(f"{len(raw)} bytes; the limit is {MAX_FILE_BYTES}", file=file)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise ConfigError("not valid UTF-8; save the file as UTF-8", file=file, line=line) from error
+    entries: list[Entry] = []
+    seen: dict[str, int] = {}
+    # only line feeds count: other line separators may be part of a word
+    for number, raw_line in enumerate(text.split("\n"), 1):
+        content = raw_line.rstrip("\r")
+        if not content.strip() or content.startswith("# ") or content == "#":
+            continue
+        entry = _entry(content, number, second, file)
+        if entry.written in seen:
+            raise ConfigError(
+                f"{entry.written}: is given in line {seen[entry.written]} already; remove one", file=file, line=number
+            )
+        seen[entry.written] = number
+        entries.append(entry)
+    if len(entries) > MAX_ENTRIES:
+        raise ConfigError(f"{len(entries)} entries; the limit is {MAX_ENTRIES}", file=file)
+    return entries
+
+
+def _entry(line: str, number: int, second: str, file: Path) -> Entry:
+    columns = [column.strip() for column in line.split("\t")]
+    if any(ord(character) < 32 or 0xE000 <= ord(character) < 0xF900 for character in "".join(columns[:2])):
+        raise ConfigError("holds a control or private-use character", file=file, line=number)
+    if len(columns) < 2:
+        hint = " (blanks do not part columns)" if " " in line.strip() else ""
+        raise ConfigError(f"needs a tab between what is written and {second}{hint}", file=file, line=number)
+    if len(columns) > 3:
+        raise ConfigError(
+            f"{len(columns)} columns; there are at most 3: written, {second}, flags", file=file, line=number
+        )
+    written, value = columns[:2]
+    if not written or not value:
+        raise ConfigError(f"the column {'written' if not written else second!r} is empty", file=file, line=number)
+    # texts are looked through after their characters were brought to one form
+    written = clean(MappedText.of(written)).text.strip()
+    if not written:
+        raise ConfigError(
+            "the column 'written' holds only emoji or characters that cannot be seen, which are not looked for",
+            file=file,
+            line=number,
+        )
+    if len(written) > MAX_ENTRY_CHARS:
+        raise ConfigError(f"{len(written)} characters; the limit is {MAX_ENTRY_CHARS}", file=file, line=number)
+    if len(value) > MAX_VALUE_CHARS:
+        raise ConfigError(f"{second}: {len(value)} characters; the limit is {MAX_VALUE_CHARS}", file=file, line=number)
+    flags = frozenset(columns[2].replace(",", " ").split()) if len(columns) > 2 else frozenset()
+    unknown = sorted(flags - _FLAGS)
+    if unknown:
+        raise ConfigError(f"flags: {unknown[0]!r} is unknown; there are: anywhere, nocase", file=file, line=number)
+    return Entry(written, value, flags, number)

@@ -1,0 +1,176 @@
+"""Digits that name something and do not count: telephone numbers, identity cards, orders, codes, rooms."""
+
+from __future__ import annotations
+
+import re
+
+from text_backend.normalisation import numbers_en, numbers_zh
+from text_backend.normalisation.rules.base import HAN, Rule, pattern
+
+_ZH_PHONE = pattern(
+    r"(?<![\w.])(?:\+86[- ]?|\+?0086[- ]?|86-)?(?:1[3-9]\d[- ]?\d{4}[- ]?\d{4}"
+    r"|\(?0\d{2,3}\)?[- ]?\d{3,4}[- ]?\d{4}(?:-\d{1,5})?"
+    r"|[48]00[- ]?\d{3}[- ]?\d{4}|[48]00[- ]?\d{4}[- ]?\d{3})(?![\d.]*\d|[万亿元])"
+)
+_INTERNATIONAL = pattern(r"(?<![\w.])\+\d{1,3}(?:[- ]?\(?\d{1,4}\)?){2,5}(?![\d.]*\d)")
+_EN_PHONE = pattern(
+    r"(?<![\w.])(?:\+?1[- .])?(?:\(\d{3}\)[ ]?|\d{3}[- .])\d{3}[- .]\d{4}(?![\d.-]*\d)"
+    r"|(?<![\w.$-])\d{3}-\d{4}(?![\d.-]*\d)"
+)
+_ID_CARD = pattern(r"(?<![\w.])[1-9]\d{5}(?:18|19|20)\d{9}[\dXx](?!\w)")
+_HYPHENATED = pattern(r"(?<![\w.-])\d{1,6}(?:-\d{1,6}){3,6}(?![\w-])|(?<![\w.-])\d{3}-\d{2}-\d{4}(?![\w-])")
+_CALLED = pattern(
+    r"((?:电话|热线|拨打?|致电|报警|客服|急救|火警|匪警|呼叫|号码|短号|分机|请打|打)[^\d，。\n,.]{0,6})"
+    r"(\d{3,5}(?![\d.]*\d"
+    r"|[年月日元块个人次名%米公千万亿])(?:[、，,/和或及][ ]?\d{3,5}(?![\d.]*\d|[年月日元块个人次名%米公千万亿])){0,5})"
+)
+_NUMBERED = pattern(
+    r"((?:账号|帐号|账户|卡号|单号|订单|编号|尾号|验证码|校验码|密码|邮编|邮政编码|工号|学号|门牌号?|证号|代码|批号|"
+    r"手机号|座机|传真|房间|房号|取件码|提取码|会议号|口令|序列号|股票|(?<![A-Za-z])(?:QQ|ID|PIN|VIP)[号码]?|区号|航班号?)"
+    r"[^\d，。\n,.]{0,4})(\d{2,24}(?:-\d{2,8}){0,5})(?![\d.,:/-]*\d|[年月日元块个人次名%位份条号楼])",
+    re.IGNORECASE,
+)
+_ROOM = pattern(r"(?<![\w.,:/-])(\d{3,4})(?=室|房间?(?![a-z])|宿舍|号房|教室|会议室|包间|病房)")
+_BUS = pattern(r"(?<![\w.,:/-])(\d{3,4})(?=路(?:公交|公共|车|电车|巴士)?(?!口))")
+_EXTENSION = pattern(r"(?<=转)[ ]?(\d{3,6})(?![\d.,:%年月日元块个人次名米公千万亿天分])")
+_FLAT = pattern(r"(?<=单元)(\d{3,4})(?![\d户套人平])")
+_HOTLINE = pattern(r"(?<![\d.])([48]00)(?=电话|热线|客服)")
+_TOLL_FREE = pattern(r"(?<![\w.-])1-(8\d\d|900)-([A-Z]{3,10})(?![\w-])")
+_ZIP = pattern(r"(?<=[a-z],[ ][A-Z]{2}[ ])(\d{5})(?:-(\d{4}))?(?![\d,.-]*\d)")
+_PLAN = pattern(r"(?<![\w.$])(401|403|457)[ ]?\(([a-z])\)")
+_AIRCRAFT = pattern(r"(?<=波音|空客)[ -]?(\d{3})(?!\d)")
+_LABEL = pattern(r"(?<![\d.,:/第-])(\d{1,3})(?=单元|号楼|号院|号线|号门|号口|栋|幢|车厢|年级)")
+_ROOMS = pattern(r"(?<![\d.])2(?=[室厅卫](?!\d{3}))")
+_EN_NUMBERED = pattern(
+    r"\b((?:PIN|code|zip|order|account|card|tracking|serial|confirmation|ticket|reference|booking|password|passcode|"
+    r"extension|ext\.?|ID|case|invoice|badge)(?: (?:number|no\.?|is|code|ID"
+    r"|#))?(?: is)?[ :#]{1,3})(\d{3,24})(?![\d.,:/-]*\d)",
+    re.IGNORECASE,
+)
+_EN_CALLED = pattern(
+    r"\b((?:call|dial|phone|text|calling|dialing|dialed|called)(?: to)? )(\d{3})(?![\d.,:/-]*\d| [a-z]+s\b)",
+    re.IGNORECASE,
+)
+_EN_ROOM = pattern(r"\b((?:room|suite|flight|apartment|apt\.?|route|highway|bus|gate"
+    r"|locker|box|unit|area) )(\d{3,4})\b(?![.,:]\d)",
+                      re.IGNORECASE)  # fmt: skip
+_ZEROS_FIRST = pattern(r"(?<![\w.,:/])0\d{1,23}(?![\d.,:/]*\d)(?![年月日时点分])")
+_LONG = pattern(rf"(?<![\w.,:/])\d{{12,64}}(?![\d.,:/]*\d|[{HAN}])|(?<![\w.,:/])\d{{17,64}}(?![.,:/]\d)")
+_SEPARATORS = pattern(r"[-() .]+")
+_DIGITS = pattern(r"\d+")
+
+
+def _zh_digits(text: str) -> str:
+    return _DIGITS.sub(lambda m: numbers_zh.digits(m.group(), yao=True), text)
+
+
+def _groups(text: str, language: str) -> str:
+    plus = ("加" if language == "zh" else "plus ") if text.startswith("+") else ""
+    groups = [group for group in _SEPARATORS.split(text.lstrip("+")) if group]
+    if language == "zh":
+        return plus + "".join(_zh_digits(group) for group in groups)
+    return plus + ", ".join(_en_group(group) for group in groups)
+
+
+def _en_group(group: str) -> str:
+    if group in ("800", "900"):
+        return numbers_en.cardinal(group)
+    return numbers_en.digits(group)
+
+
+def _zh_phone(match: re.Match[str], language: str) -> str | None:
+    if language == "zh":
+        return _groups(match.group(), language)
+    return _groups(match.group(), language) if len(_SEPARATORS.split(match.group())) > 1 else None
+
+
+def _en_phone(match: re.Match[str], language: str) -> str | None:
+    if language == "zh" and len(match.group()) == 8 and match.group()[0] != "0":
+        return None  # 100-2000 inside Chinese is a range
+    return _groups(match.group(), language)
+
+
+def _id_card(match: re.Match[str], language: str) -> str:
+    if language == "zh":
+        return _zh_digits(match.group().upper())
+    digits = match.group()
+    return (
+        numbers_en.digits(digits[:-1])
+        + " "
+        + (digits[-1].upper() if digits[-1].isalpha() else numbers_en.digits(digits[-1]))
+    )
+
+
+def _zh_keyword(match: re.Match[str], language: str) -> str | None:
+    if language == "en" and match.group(1).isascii():
+        return None
+    return match.group(1) + _zh_digits(match.group(2).replace("-", ""))
+
+
+def _zh_only(match: re.Match[str], language: str) -> str | None:
+    return numbers_zh.digits(match.group(1), yao=True) if language == "zh" else None
+
+
+def _toll_free(match: re.Match[str], language: str) -> str:
+    prefix, word = match.groups()
+    if language == "zh":
+        return _zh_digits("1" + prefix) + word
+    return f"one, {_en_group(prefix)}, {word.capitalize()}"
+
+
+def _zip(match: re.Match[str], language: str) -> str | None:
+    if language != "en":
+        return None
+    return numbers_en.digits(match.group(1)) + (f", {numbers_en.digits(match.group(2))}" if match.group(2) else "")
+
+
+def _plan(match: re.Match[str], language: str) -> str | None:
+    number, letter = match.groups()
+    return f"{numbers_en.room(number)} {letter.upper()}" if language == "en" else None
+
+
+def _label(match: re.Match[str], language: str) -> str:
+    """Which one, not how many: 2单元 is 二单元."""
+    del language
+    return numbers_zh.cardinal(match.group(1)).replace("两", "二")
+
+
+def _en_keyword(match: re.Match[str], language: str) -> str | None:
+    return match.group(1) + numbers_en.digits(match.group(2)) if language == "en" else _zh_keyword(match, language)
+
+
+def _en_room(match: re.Match[str], language: str) -> str | None:
+    return match.group(1) + numbers_en.room(match.group(2)) if language == "en" else None
+
+
+def _one_by_one(match: re.Match[str], language: str) -> str:
+    number = match.group()
+    if language == "zh":
+        return numbers_zh.digits(number, yao=len(number) > 4)
+    return numbers_en.digits(number)
+
+
+_ZH_KEYWORDS = (Rule("called number", _CALLED, _zh_keyword), Rule("named number", _NUMBERED, _zh_keyword))
+RULES = (
+    Rule("identity card", _ID_CARD, _id_card),
+    Rule("telephone", _EN_PHONE, _en_phone),
+    Rule("telephone", _ZH_PHONE, _zh_phone),
+    Rule("telephone", _INTERNATIONAL, lambda match, language: _groups(match.group(), language)),
+    *_ZH_KEYWORDS,
+    Rule("room", _ROOM, _zh_only),
+    Rule("bus", _BUS, _zh_only),
+    Rule("extension", _EXTENSION, _zh_only),
+    Rule("room", _FLAT, _zh_only),
+    Rule("telephone", _HOTLINE, _zh_only),
+    Rule("telephone", _TOLL_FREE, _toll_free),
+    Rule("zip code", _ZIP, _zip),
+    Rule("plan", _PLAN, _plan),
+    Rule("aircraft", _AIRCRAFT, _zh_only),
+    Rule("label", _LABEL, _label),
+    Rule("rooms", _ROOMS, lambda match, language: "两"),
+    Rule("called number", _EN_CALLED, _en_keyword),
+    Rule("named number", _EN_NUMBERED, _en_keyword),
+    Rule("room", _EN_ROOM, _en_room),
+)
+HYPHENATED = (Rule("hyphenated number", _HYPHENATED, lambda match, language: _groups(match.group(), language)),)
+LONG = (Rule("digits", _ZEROS_FIRST, _one_by_one), Rule("digits", _LONG, _one_by_one))

@@ -1,0 +1,62 @@
+"""Signs that are left over when all other rules have run: said by name, or counted as dropped."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from text_backend import dropping
+from text_backend.data import table
+from text_backend.mapped import Edit, MappedText
+from text_backend.normalisation.rules.base import HAN, language_at
+
+_NAMES = {row[0]: {"zh": row[1], "en": row[2]} for row in table("signs")}
+_SIGN = re.compile("[" + "".join(re.escape(sign) for sign in _NAMES) + "]|[^\\w\\s!-/:-@\\[-`{-~\u3000-\u303f\uff0c]")
+_PHRASING = frozenset(
+    "-\u2010\u2011\u2012\u2013\u2014\u2015\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u2025\u2026\u22ef"
+    "\u00b7\u2022\u30fb\u00ab\u00bb\u2039\u203a\u00a1\u00bf\u2043\u2016"
+    "\u2044\u2500\u2501\u2502\u2503|"
+)
+_SPELLED_OUT_EN = frozenset("%&@#+=$*/\\~<>")
+# signs that every English phonemizer reads by itself
+_HAN_SLASH = re.compile(f"(?<=[{HAN}])[ ]?/[ ]?(?=[{HAN}])")
+_AND_OR = re.compile("和[ ]?/[ ]?或")
+
+
+def say_signs(text: MappedText, language: str) -> MappedText:
+    """Say every sign that has a name; take away, and count, the symbols that have none.
+
+    Punctuation stays: it is a pause or shapes the phrase. A tilde that draws out a word is a pause, and so is a
+    stroke between Chinese words.
+    """
+    if language == "zh":
+        text = text.sub(_AND_OR, lambda match: "或")
+        text = text.sub(_HAN_SLASH, lambda match: "\u3001")
+    edits: list[Edit] = []
+    for match in _SIGN.finditer(text.text):
+        sign = match.group()
+        if language == "en" and sign in _SPELLED_OUT_EN and sign not in {"<", ">"}:
+            continue
+        spoken = _spoken(text.text, match.start(), sign, language)
+        if spoken is None:
+            continue
+        edits.append(Edit(match.start(), match.end(), spoken, "" if spoken else dropping.SYMBOL))
+    return text.edit(edits)
+
+
+def _spoken(text: str, at: int, sign: str, language: str) -> str | None:
+    """What stands for a sign; ``None`` to keep it, nothing to drop it."""
+    if sign in _PHRASING:
+        return None
+    if sign == "~" and not text[at + 1 : at + 2].isdigit():
+        return " "
+    names = _NAMES.get(sign)
+    if names is not None:
+        if language == "zh" and language_at(text, at, at + 1, language) == "zh":
+            return names["zh"]
+        before, after = text[at - 1 : at], text[at + 1 : at + 2]
+        return f"{'' if before.isspace() else ' '}{names['en']}{' ' if after.isalnum() else ''}"
+    category = unicodedata.category(sign)
+    if category[0] in "PLMN" or category == "Co":
+        return None  # marks of the lexicon are for private use
+    return ""

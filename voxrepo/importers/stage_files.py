@@ -1,0 +1,62 @@
+"""What importers of all kinds of voices share in writing stages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+import onnx
+
+from voxrepo.importers.extract import Port
+from voxrepo_contract.stage import GraphSpec, GraphTensor, sha256_of
+
+WINDOW_FRAMES = 128
+"""Frames per call of the generator: on a CPU as fast as the whole utterance, with 1/6 of the work in overlaps for
+Piper's medium voices (measured with 64 and 128 frames)."""
+
+PROOF_PEAK = 0.6
+"""Peak that the loudest of the proof texts gets: -4 dBFS, so that voices are about equally loud and a louder text
+than those still does not clip. Piper scales each sentence to full scale, which cannot be done while streaming."""
+MAX_GAIN = 4.0
+"""A voice that is louder gets a gain below 1, so that its samples stay clear of the end of INT16."""
+
+_DTYPES: dict[int, Literal["INT64", "FP32"]] = {onnx.TensorProto.INT64: "INT64", onnx.TensorProto.FLOAT: "FP32"}
+
+
+class GraphPiece(Protocol):
+    """A graph with its inputs and outputs."""
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The graph."""
+
+    @property
+    def inputs(self) -> Sequence[Port]:
+        """Its inputs."""
+
+    @property
+    def outputs(self) -> Sequence[Port]:
+        """Its outputs."""
+
+
+def window_frames_for(overlap_frames: int) -> int:
+    """At least ``WINDOW_FRAMES``, and so many that at most half of a window is overlap."""
+    return max(WINDOW_FRAMES, math.ceil(4 * overlap_frames / 64) * 64)
+
+
+def gain_for(peak: float) -> float:
+    """Factor that brings the loudest sample of the proof to ``PROOF_PEAK``."""
+    return math.floor(min(PROOF_PEAK / peak, MAX_GAIN) * 1000) / 1000
+
+
+def save_graph(folder: Path, name: str, piece: GraphPiece) -> GraphSpec:
+    """Write ``<name>.onnx`` and describe it; the same graph gives the same bytes."""
+    file = folder / f"{name}.onnx"
+    file.write_bytes(piece.model.SerializeToString(deterministic=True))
+    inputs, outputs = (
+        [GraphTensor(name=p.name, dtype=_DTYPES[p.elem_type], dims=list(p.shape)) for p in ports]
+        for ports in (piece.inputs, piece.outputs)
+    )
+    return GraphSpec(file=file.name, sha256=sha256_of(file), inputs=inputs, outputs=outputs)
