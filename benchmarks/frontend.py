@@ -7,7 +7,6 @@ so that no cache hides the work.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import random
 import sys
@@ -18,8 +17,16 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "backends" / "text_frontend"))
 sys.path.insert(0, str(REPOSITORY))
 
-from tests.text.voices import mandarin_front_end  # noqa: E402
-from voxrepo_contract.errors import InvalidArgument  # noqa: E402
+from tests.text.test_hostile import (  # noqa: E402
+    CAPPED_CHARS,
+    FRONT_ENDS,
+    LONG_CHARS,
+    MIXTURES,
+    UNITS,
+    mixed,
+    repeated,
+    seconds,
+)
 
 _TEMPLATES = [
     "今天是{y}年{m}月{d}日，气温{t}℃，请注意保暖。",
@@ -33,7 +40,6 @@ _TEMPLATES = [
     "我觉得这个API的{d}.{m}.{h}版设计很好，但是文档不够清楚。",
     "比分是{h}:{m}，中国队赢了！",
 ]
-_HOSTILE = ["7", "1,", "1/", "*a", "[[a", "http://a.b/", "你", "$1", "1%", "\u0301a"]
 
 
 def sentences(count: int, seed: int) -> list[str]:
@@ -57,11 +63,23 @@ def resident_mb() -> float:
     return pages * 4096 / 1e6
 
 
+def hostile(language: str) -> dict[str, dict[str, float]]:
+    """Processor time of each hostile text, with the usual limit of characters and without. Nothing is remembered."""
+    table: dict[str, dict[str, float]] = {}
+    for name in (*UNITS, *MIXTURES):
+        table[name] = {}
+        for length in (CAPPED_CHARS, LONG_CHARS):
+            text = mixed(name, length, length) if name in MIXTURES else repeated(name, length)
+            table[name][f"{length}_chars_cpu_ms"] = round(seconds(text, language) * 1000)
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--texts", type=int, default=20_000, help="texts of the memory run")
     arguments = parser.parse_args()
-    front_end = mandarin_front_end()
+    front_end = FRONT_ENDS["zh"]
+    FRONT_ENDS["en"].run("Hello 12.", 1.0, "")
     for text in sentences(500, 1):
         front_end.run(text, 1.0, "")
     measured = sentences(3000, 2)
@@ -73,15 +91,7 @@ def main() -> None:
         "sentences_per_cpu_s": round(len(measured) / seconds),
         "sentences_per_s": round(len(measured) / (time.perf_counter() - wall)),
     }
-    hostile: dict[str, dict[str, float]] = {}
-    for unit in _HOSTILE:
-        hostile[unit] = {}
-        for name, length in (("4096_chars_cpu_ms", 4096), ("100000_chars_cpu_ms", 100_000)):
-            started = time.process_time()
-            with contextlib.suppress(InvalidArgument):
-                front_end.run((unit * length)[:length], 1.0, "")
-            hostile[unit][name] = round((time.process_time() - started) * 1000)
-    result["hostile"] = hostile
+    result["hostile"] = {language: hostile(language) for language in FRONT_ENDS}
     first = resident_mb()
     for start in range(0, arguments.texts, 1000):
         for text in sentences(1000, 100 + start):

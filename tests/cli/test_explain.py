@@ -41,8 +41,17 @@ def test_prints_a_table_and_takes_the_only_voice(voice_root: Path) -> None:
 
 def test_what_the_voice_cannot_read_is_told_in_a_sentence(voice_root: Path) -> None:
     result = voxrepo("say", "你好", "--explain", "--root", str(voice_root))
-    assert (result.returncode, result.stdout) == (1, "")
+    assert result.returncode == 1
     assert "this English voice has no reading for the letters '你好'" in result.stderr
+
+
+def test_a_refused_text_shows_the_steps_up_to_the_refusal(voice_root: Path) -> None:
+    result = voxrepo("say", "\u3000你好！", "--explain", "--root", str(voice_root), "--json")
+    answer = json.loads(result.stdout)
+    assert result.returncode == 1
+    names = [step["name"] for step in answer["steps"]]
+    assert names[0] == "input" and names[-1] == "refused" and "unicode" in names
+    assert answer["refused"] in result.stderr.replace("\n", " ")
 
 
 def test_errors_of_the_lexicon_name_file_and_line(voice_root: Path, tmp_path: Path) -> None:

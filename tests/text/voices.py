@@ -1,4 +1,4 @@
-"""The symbols of a Mandarin voice, made from the syllable table; no model file is needed."""
+"""Front ends of a Mandarin and an English voice whose symbols are made here; no model file is needed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ if str(BACKEND) not in sys.path:
 
 from text_backend.data import table  # noqa: E402
 from text_backend.frontend import FrontEnd  # noqa: E402
+from text_backend.g2p.base import G2P  # noqa: E402
+from text_backend.g2p.clauses import ClauseG2P  # noqa: E402
+from text_backend.g2p.english import EnglishPhonemizer  # noqa: E402
 from text_backend.g2p.mandarin import MandarinG2P  # noqa: E402
 from text_backend.inventory import Inventory, parse_inventory  # noqa: E402
 from text_backend.languages import find_language  # noqa: E402
@@ -43,4 +46,22 @@ def mandarin_front_end(
         MandarinG2P(lexicon),
         lexicon=lexicon,
         replacements=replacements,
+    )
+
+
+_ENGLISH_SYMBOLS = (
+    "_^$ .,;:!?abdefhijklmnopstuvwxzæðŋɐɑɔəɚɛɜɡɪɹɾʃʊʌʒʔθᵻʲˈˌːɫ\u0303\u0329"  # what Piper voices of en-us have
+)
+
+
+def english_front_end(g2p: G2P | None = None, **options: object) -> FrontEnd:
+    values = {"language": "en-US", "phonemizer": "cmudict", "phonemizer_voice": "en-us", "speakers": ["reader"]}
+    inventory = parse_inventory(
+        {"phonemes": {s: [n] for n, s in enumerate(_ENGLISH_SYMBOLS)}, "bos": "^", "eos": "$", "pad": "_"}
+    )
+    return FrontEnd(
+        TextFrontendOptions.model_validate({**values, **options}),
+        inventory,
+        find_language("en-US"),
+        g2p or ClauseG2P(EnglishPhonemizer()),
     )

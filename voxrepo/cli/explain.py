@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -26,7 +25,7 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def explain_text(text: str, voice: str | None, root: Path, *, normalise: bool, as_json: bool) -> None:
-    """Print each step from ``text`` to ids.
+    """Print each step from ``text`` to ids, for a refused text those up to the refusal.
 
     Args:
         text: what would be spoken.
@@ -46,11 +45,18 @@ def explain_text(text: str, voice: str | None, root: Path, *, normalise: bool, a
         sys.path.insert(0, backend)
     # a part of the backend, whose folder has only just been put on the path
     from text_backend.build import build_front_end
-    from text_backend.explain import explain
+    from text_backend.explain import Refused, explain
 
     built = build_front_end(layout.version_dir(stage_model_name(name, STAGE), version))
     try:
         steps, utterance = explain(built.front_end, text, normalise=normalise)
+    except Refused as refusal:
+        shown = [(step.name, step.text) for step in refusal.steps]
+        if as_json:
+            print_json({"voice": name, "version": version, "steps": _listed(shown), "refused": refusal.message})
+        else:
+            _print_table(shown)
+        raise
     finally:
         built.close()
     if as_json:
@@ -58,17 +64,25 @@ def explain_text(text: str, voice: str | None, root: Path, *, normalise: bool, a
             {
                 "voice": name,
                 "version": version,
-                "steps": [dataclasses.asdict(step) for step in steps],
+                "steps": _listed([(step.name, step.text) for step in steps]),
                 "dropped": utterance.dropped,
                 "substituted": utterance.substituted,
                 "segment_lengths": utterance.segment_lengths.tolist(),
             }
         )
         return
+    _print_table([(step.name, step.text) for step in steps])
+
+
+def _listed(steps: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"name": step, "text": text} for step, text in steps]
+
+
+def _print_table(steps: Sequence[tuple[str, str]]) -> None:
     table = Table("Step", "Result", show_lines=True)
-    for step in steps:
+    for step, text in steps:
         # Text, since brackets would be taken for markup
-        table.add_row(Text(step.name), Text(step.text))
+        table.add_row(Text(step), Text(text))
     Console().print(table)
 
 

@@ -14,17 +14,18 @@ def require_onnx(purpose: str = "importing a voice") -> None:
     require("onnx", purpose)
 
 
-def require(package: str, purpose: str) -> None:
+def require(package: str, purpose: str, extra: str = EXTRA) -> None:
     """Check that an optional package can be imported.
 
     Args:
         package: its name.
         purpose: what it is needed for, for the message.
+        extra: of voxrepo, that brings it.
 
     Raises:
         ConfigError: naming the extra to install, or why an installed package does not import.
     """
-    advice = f"install the optional extra {EXTRA!r}: pip install 'voxrepo[{EXTRA}]'"
+    advice = f"install the optional extra {extra!r}: pip install 'voxrepo[{extra}]'"
     try:
         importlib.import_module(package)
     except ModuleNotFoundError as error:

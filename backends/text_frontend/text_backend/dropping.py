@@ -20,9 +20,11 @@ UNREADABLE = "unreadable"
 SYMBOL = "symbol"
 """A sign that has no name in the language."""
 SILENT = "silent"
-"""A character the grapheme-to-phoneme step gave no sound to."""
+"""A letter or digit that the grapheme-to-phoneme step gave no sound to."""
+PUNCTUATION = "punctuation"
+"""A mark that makes no pause where it stands (see :mod:`text_backend.g2p.marks`)."""
 
-LOSSES = frozenset({UNREADABLE, SYMBOL, SILENT})
+LOSSES = frozenset({CONTROL, UNREADABLE, SYMBOL, SILENT})
 """Reasons for which a voice with ``on_dropped: reject`` refuses a text; the others lose nothing that has a reading."""
 
 

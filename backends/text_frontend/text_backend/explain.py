@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from text_backend import dropping
 from text_backend.frontend import FrontEnd, Utterance
+from voxrepo_contract.errors import InvalidArgument
 
 
 @dataclass(frozen=True)
@@ -14,12 +15,24 @@ class Step:
 
     Attributes:
         name: ``input``, ``unicode``, ``layout``, the name of a rule, ``wetext``, ``signs``, ``sentence``, ``pinyin``
-            or ``phonemes``, ``substituted``, ``dropped``, ``ids``.
+            or ``phonemes``, ``substituted``, ``dropped``, ``ids``, ``refused``.
         text: what came out of it.
     """
 
     name: str
     text: str
+
+
+class Refused(InvalidArgument):
+    """The voice refuses the text.
+
+    Attributes:
+        steps: up to the refusal; the last is ``refused`` with the reason.
+    """
+
+    def __init__(self, message: str, steps: list[Step]) -> None:
+        super().__init__(message)
+        self.steps = [*steps, Step("refused", message)]
 
 
 def explain(front_end: FrontEnd, text: str, *, normalise: bool = True) -> tuple[list[Step], Utterance]:
@@ -31,12 +44,16 @@ def explain(front_end: FrontEnd, text: str, *, normalise: bool = True) -> tuple[
         normalise: as for :meth:`text_backend.frontend.FrontEnd.run`.
 
     Raises:
-        InvalidArgument: as :meth:`text_backend.frontend.FrontEnd.run`.
+        Refused: the front end refuses the text; with the steps up to there.
+        Unavailable: the phonemizer could not read it.
     """
     steps = [Step("input", text)]
-    utterance = front_end.run(
-        text, 1.0, "", normalise=normalise, observe=lambda name, after: steps.append(Step(name, after))
-    )
+    try:
+        utterance = front_end.run(
+            text, 1.0, "", normalise=normalise, observe=lambda name, after: steps.append(Step(name, after))
+        )
+    except InvalidArgument as error:
+        raise Refused(error.message, steps) from error
     for symbol, instead in utterance.substituted.items():
         steps.insert(-1, Step("substituted", f"{symbol} -> {instead}"))
     for drop in utterance.drops:

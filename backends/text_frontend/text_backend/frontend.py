@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from text_backend import dropping
+from text_backend import dropping, workload
+from text_backend.g2p import marks
 from text_backend.g2p.base import G2P, PROSODY_MARKS, Symbols
 from text_backend.inventory import Inventory, UnknownSymbols
 from text_backend.languages.base import Language
@@ -29,6 +31,8 @@ from voxrepo_contract.tensors import SPEED_MAX, SPEED_MIN
 _LISTED_MAX = 20
 _EXCERPT_CHARS = 60
 _PAUSE_SIGNS = frozenset("|~`\u00b4")
+_SIGNS = frozenset("#%&*/@\\_")
+_BLANK = re.compile(r"\s")
 _LINE_ENDS = str.maketrans(dict.fromkeys("\n\r\v\f\x85\u2028\u2029", " "))
 
 Observe = Callable[[str, str], None]
@@ -46,6 +50,7 @@ class Utterance:
         speaker_id: index of the speaker.
         drops: source characters that are not spoken, in source order.
         segment_spans: characters of the request that each segment speaks.
+        mark_spans: marks that are heard as a pause or are part of a word.
         symbol_spans: characters that each symbol speaks, in order; empty where the phonemizer does not tell.
         substituted: phonemes that the voice lacks, and what is said instead.
     """
@@ -56,6 +61,7 @@ class Utterance:
     speaker_id: int
     drops: tuple[Drop, ...] = ()
     segment_spans: tuple[Span, ...] = ()
+    mark_spans: tuple[Span, ...] = ()
     symbol_spans: tuple[Span, ...] = ()
     substituted: dict[str, str] = field(default_factory=dict)
 
@@ -148,10 +154,13 @@ class FrontEnd:
         check_speed(speed)
         check_text(text)
         drops: list[Drop] = []
-        sentences = self._sentences(text, normalise, drops, observe)
+        mark_spans: list[Span] = []
+        sentences = self._sentences(text, normalise, drops, mark_spans, observe)
         spoken = self._g2p.convert([sentence.text for sentence in sentences], observe) if sentences else []
-        for symbols in spoken:
+        for sentence, symbols in zip(sentences, spoken, strict=True):
             drops += symbols.drops
+            mark_spans += symbols.marks
+            drops += _blanked(text, sentence.text, symbols.marks)
         drops = list(disjoint(drops))
         if self._options.on_dropped == "reject":
             self._check_losses(text, drops)
@@ -162,14 +171,15 @@ class FrontEnd:
             raise InvalidArgument(self._nothing_speakable(text, drops))
         if observe is not None:
             observe("ids", " ".join(map(str, segments.ids)))
-        pauses = [self._pause_ms(closes, speed) for closes in segments.breaks[:-1]] + [0]
+        pauses_ms = [self._pause_ms(closes, speed) for closes in segments.breaks[:-1]] + [0]
         return Utterance(
             phoneme_ids=np.asarray(segments.ids, np.int64),
             segment_lengths=np.asarray(segments.lengths, np.int32),
-            pause_ms=np.asarray(pauses, np.int32),
+            pause_ms=np.asarray(pauses_ms, np.int32),
             speaker_id=speaker_id,
             drops=tuple(drops),
             segment_spans=tuple(segments.spans),
+            mark_spans=tuple(sorted(mark_spans)),
             symbol_spans=tuple(segments.symbol_spans),
             substituted=segments.substituted,
         )
@@ -184,10 +194,13 @@ class FrontEnd:
         more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
         raise InvalidArgument(f"speaker: {_excerpt(speaker)} is unknown; this voice has: {listed}{more}")
 
-    def _sentences(self, text: str, normalise: bool, drops: list[Drop], observe: Observe | None) -> list[_Sentence]:
+    def _sentences(
+        self, text: str, normalise: bool, drops: list[Drop], mark_spans: list[Span], observe: Observe | None
+    ) -> list[_Sentence]:
         step = None if observe is None else lambda name, after: observe(name, after.text)
         code = self._language.code
-        mapped = pipeline.prepare(MappedText.of(text), code, self._options.emoji)
+        mapped = pipeline.prepare(MappedText.of(text), code, self._options.emoji, fractions=normalise)
+        workload.check_spoken_chars(len(text), len(mapped), code)
         if step is not None:
             step("unicode", mapped)
         if normalise:
@@ -195,13 +208,19 @@ class FrontEnd:
         mapped = self._lexicon.mark(mapped)
         if normalise:
             mapped = pipeline.normalise_text(mapped, code, step)
+            workload.check_spoken_chars(len(text), len(mapped), code)
         drops += mapped.drops
         sentences: list[_Sentence] = []
-        for span in segment(mapped.text, code):
+        spoken_chars = 0
+        found = segment(mapped.text, code)
+        workload.check_sentences(len(text), len(found))
+        for span in found:
             piece = mapped.slice(span.start, span.end)
             piece = MappedText(piece.text.translate(_LINE_ENDS), piece.starts, piece.ends)
             if normalise:
                 piece = pipeline.normalise_sentence(piece, code, step)
+            spoken_chars += len(piece)
+            workload.check_spoken_chars(len(text), spoken_chars, code)
             piece = self._language.without_unreadable(piece)
             drops += piece.drops
             if self._language.is_speakable(piece.text):
@@ -209,20 +228,15 @@ class FrontEnd:
                 if step is not None:
                     step("sentence", piece)
                 continue
-            drops += self._unspoken(piece)
+            drops += _unnamed(piece)
             if sentences:
                 last = sentences[-1]
                 sentences[-1] = _Sentence(last.text, max(last.closes, span.closes))
+                mark_spans.append(piece.span(0, len(piece)))
+            else:
+                drops += marks.outcome(piece, 0, len(piece), pauses=True, said_before=False, follows=False)[1]
+                drops += _blanked(text, piece, ())
         return sentences
-
-    @staticmethod
-    def _unspoken(piece: MappedText) -> list[Drop]:
-        """Signs and marks of a sentence that says nothing; its punctuation is a pause."""
-        return [
-            Drop(*piece.span(at, at + 1), dropping.SYMBOL)
-            for at, character in enumerate(piece.text)
-            if unicodedata.category(character)[0] in "SM" and character not in _PAUSE_SIGNS
-        ]
 
     def _add(self, sentence: _Sentence, symbols: Symbols, segments: _Segments) -> None:
         if not symbols.has_sound:
@@ -297,6 +311,34 @@ class FrontEnd:
             return 0
         pause_ms = self._options.paragraph_pause_ms if closes is Break.PARAGRAPH else self._options.sentence_pause_ms
         return round(pause_ms / speed)
+
+
+def _unnamed(piece: MappedText) -> list[Drop]:
+    """Signs of a sentence that says nothing."""
+    return [
+        Drop(*piece.span(at, at + 1), dropping.SYMBOL)
+        for at, character in enumerate(piece.text)
+        if character in _SIGNS or (unicodedata.category(character)[0] in "SM" and character not in _PAUSE_SIGNS)
+    ]
+
+
+def _blanked(text: str, sentence: MappedText, marked: Sequence[Span]) -> list[Drop]:
+    """Characters of ``text`` of which a blank without a pause is left: a tilde, an escaped line end at the start."""
+    drops: list[Drop] = []
+    spoken: set[Span] | None = None
+    for match in _BLANK.finditer(sentence.text):
+        start, end = span = sentence.span(match.start(), match.end())
+        if text[start:end].isspace() or start == end:
+            continue
+        if spoken is None:
+            spoken = {
+                (first, last)
+                for first, last, c in zip(sentence.starts, sentence.ends, sentence.text, strict=True)
+                if not c.isspace()
+            }
+        if span not in spoken and not any(first <= start and end <= last for first, last in marked):
+            drops.append(Drop(start, end, dropping.PUNCTUATION if end - start == 1 else dropping.MARKUP))
+    return drops
 
 
 def check_speed(speed: float) -> None:

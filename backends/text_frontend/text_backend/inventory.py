@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,10 @@ class Inventory:
         """:meth:`cost_ids` of every symbol of the table."""
         return {symbol: self.cost_ids(symbol) for symbol in self.phonemes}
 
+    @cached_property
+    def _padded_ids(self) -> Mapping[str, tuple[int, ...]]:
+        return {symbol: (*ids, *self.pad) for symbol, ids in self.phonemes.items()}
+
     def encode(self, symbols: Sequence[str]) -> list[int]:
         """Ids of one segment: bos, pad, then each symbol's ids followed by pad, eos.
 
@@ -72,19 +77,11 @@ class Inventory:
         Raises:
             UnknownSymbols: naming every symbol that is not in the table.
         """
-        ids = [*self.bos, *self.pad]
-        unknown: dict[str, None] = {}
-        for symbol in symbols:
-            found = self.phonemes.get(symbol)
-            if found is None:
-                unknown[symbol] = None
-                continue
-            ids += found
-            ids += self.pad
-        if unknown:
-            raise UnknownSymbols(list(unknown))
-        ids += self.eos
-        return ids
+        try:
+            spoken = chain.from_iterable(map(self._padded_ids.__getitem__, symbols))
+            return [*self.bos, *self.pad, *spoken, *self.eos]
+        except KeyError:
+            raise UnknownSymbols(list(dict.fromkeys(s for s in symbols if s not in self.phonemes))) from None
 
 
 def read_inventory(file: Path) -> Inventory:

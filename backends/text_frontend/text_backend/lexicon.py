@@ -183,7 +183,19 @@ def read_replacements(file: Path) -> Replacements:
         ConfigError: with file, line and reason.
     """
     entries = _read(file, "what is said")
-    return Replacements(tuple(entry.value for entry in entries), _Matcher.of(entries))
+    return Replacements(tuple(_cleaned(entry, file) for entry in entries), _Matcher.of(entries))
+
+
+def _cleaned(entry: Entry, file: Path) -> str:
+    """What is said, in the form that all characters of a text are brought to before the rules see it."""
+    said = clean(MappedText.of(entry.value)).text.strip()
+    if not said:
+        raise ConfigError(
+            "the column 'what is said' holds only emoji or characters that cannot be seen, which say nothing",
+            file=file,
+            line=entry.line,
+        )
+    return said
 
 
 def _read(file: Path, second: str) -> list[Entry]:

@@ -95,23 +95,30 @@ class MappedText:
         drops: list[Drop] = []
         dropped = sorted(drop[:2] for drop in self.drops)
         survivors = _Survivors(self, edits)
+        text, old_starts, old_ends = self.text, self.starts, self.ends
         at = 0
         for edit in edits:
-            if not at <= edit.start <= edit.end <= len(self.text):
+            first, after, new, reason = edit
+            if not at <= first <= after <= len(text):
                 raise ValueError(f"edit {edit!r} overlaps the one before it or lies outside the text")
-            self._copy(at, edit.start, texts, starts, ends)
-            at = edit.end
-            if edit.text:
-                start, end = self.span(edit.start, edit.end)
-                texts.append(edit.text)
-                starts += [start] * len(edit.text)
-                ends += [end] * len(edit.text)
-            elif edit.start < edit.end:
-                if not edit.reason:
+            if at < first:
+                texts.append(text[at:first])
+                starts += old_starts[at:first]
+                ends += old_ends[at:first]
+            at = after
+            if new:
+                start, end = self.span(first, after)
+                texts.append(new)
+                starts += [start] * len(new)
+                ends += [end] * len(new)
+            elif first < after:
+                if not reason:
                     raise ValueError(f"edit {edit!r} takes characters away without a reason")
                 # two edits that take away all of one source would each report it
                 drops += self._uncovered(edit, dropped, survivors, drops[-1].end if drops else 0)
-        self._copy(at, len(self.text), texts, starts, ends)
+        texts.append(text[at:])
+        starts += old_starts[at:]
+        ends += old_ends[at:]
         _unite_overlaps(starts, ends)
         return MappedText("".join(texts), starts, ends, (*self.drops, *drops))
 
@@ -132,12 +139,6 @@ class MappedText:
         if index < len(self.text):
             return self.starts[index]
         return self.ends[-1] if len(self.text) else 0
-
-    def _copy(self, start: int, end: int, texts: list[str], starts: list[int], ends: list[int]) -> None:
-        if start < end:
-            texts.append(self.text[start:end])
-            starts += self.starts[start:end]
-            ends += self.ends[start:end]
 
     def _uncovered(self, edit: Edit, dropped: Sequence[Span], survivors: _Survivors, from_: int) -> list[Drop]:
         """The part of an edit's source that no character that stays stands for and that is not dropped already."""

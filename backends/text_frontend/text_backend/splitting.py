@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import IntEnum
+from itertools import accumulate
 
 
 class Cut(IntEnum):
@@ -19,6 +21,7 @@ class Cut(IntEnum):
     """The next item belongs to this one (a combining mark, a length mark)."""
 
 
+_BEST_FIRST = (Cut.CLAUSE, Cut.WORD, Cut.HARD)
 _SHORTEST_SHARE = 4
 # A better place is not worth a part shorter than limit / 4: "Well, <400 words>" is cut near the limit instead.
 
@@ -37,27 +40,24 @@ def cut_points(costs: Sequence[int], cuts: Sequence[Cut], limit: int) -> list[in
     Returns:
         Ascending indices; a cut at ``i`` separates item ``i - 1`` from item ``i``. Neither 0 nor ``len(costs)``.
     """
+    spent = [0, *accumulate(costs)]
+    places = [(quality, [at for at, cut in enumerate(cuts, 1) if cut is quality]) for quality in _BEST_FIRST]
     points: list[int] = []
     start = 0
     while True:
-        end, spent = start, 0
-        while end < len(costs) and (end == start or spent + costs[end] <= limit):
-            spent += costs[end]
-            end += 1
-        if end == len(costs):
+        # the first place where the part would cost too much, but an item is always taken
+        end = max(bisect_right(spent, spent[start] + limit, start + 1) - 1, start + 1)
+        if end >= len(costs):
             return points
-        start = _best_cut(costs, cuts, start, end, limit // _SHORTEST_SHARE)
+        long_enough = bisect_left(spent, spent[start] + limit // _SHORTEST_SHARE, start + 1)
+        start = _best_cut(places, start, end, long_enough)
         points.append(start)
 
 
-def _best_cut(costs: Sequence[int], cuts: Sequence[Cut], start: int, end: int, shortest: int) -> int:
-    last: dict[Cut, int] = {}
-    spent = 0
-    for index in range(start, end):
-        spent += costs[index]
-        if spent >= shortest or cuts[index] is Cut.HARD:
-            last[cuts[index]] = index + 1
-    for quality in (Cut.CLAUSE, Cut.WORD, Cut.HARD):
-        if quality in last:
-            return last[quality]
+def _best_cut(places: Sequence[tuple[Cut, Sequence[int]]], start: int, end: int, long_enough: int) -> int:
+    """The last of the best places after ``start`` and up to ``end``."""
+    for quality, positions in places:
+        found = bisect_right(positions, end) - 1
+        if found >= 0 and positions[found] >= (start + 1 if quality is Cut.HARD else long_enough):
+            return positions[found]
     return end

@@ -85,7 +85,7 @@ class Substitutes:
         Raises:
             UnknownSymbols: symbols for which no table has anything that the voice has.
         """
-        if all(symbol in self._inventory.phonemes for symbol in symbols.symbols):
+        if self._inventory.phonemes.keys() >= set(symbols.symbols):
             return symbols, {}
         said: list[str] = []
         cuts: list[Cut] = []
@@ -105,7 +105,7 @@ class Substitutes:
                 spans += [symbols.spans[at]] * len(instead)
         if unknown:
             raise UnknownSymbols(list(unknown))
-        return Symbols(said, cuts, spans, symbols.drops), replaced
+        return Symbols(said, cuts, spans, symbols.drops, symbols.marks), replaced
 
     def has(self, symbol: str) -> bool:
         """Whether the voice can say ``symbol``, be it by another."""

@@ -31,12 +31,14 @@ class Symbols:
         cuts: how good it is to cut after each.
         spans: source span of each symbol; empty where the phonemizer does not tell.
         drops: source characters that got no symbol.
+        marks: source of the marks that make a pause or are part of a word (:mod:`text_backend.g2p.marks`).
     """
 
     symbols: list[str]
     cuts: list[Cut]
     spans: list[Span] = field(default_factory=list)
     drops: tuple[Drop, ...] = ()
+    marks: tuple[Span, ...] = ()
 
     @property
     def has_sound(self) -> bool:

@@ -5,26 +5,19 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Protocol
 
-from text_backend import dropping
 from text_backend.assembly import assemble
-from text_backend.espeak import Clause
 from text_backend.espeak_limits import pieces
 from text_backend.g2p.base import ObserveText, Symbols
+from text_backend.g2p.hearing import Hearing, Phonemizer
 from text_backend.lexicon import Lexicon
-from text_backend.mapped import Drop, MappedText
+from text_backend.mapped import MappedText
 from text_backend.splitting import Cut
+
+__all__ = ["ClauseG2P", "Phonemizer"]
 
 _MARKS = re.compile("[\"'\u2019\u201d)\\]]*([.,;:!?]+)")
 """Marks after a word, behind the quotes and brackets that close there."""
-
-
-class Phonemizer(Protocol):
-    """What reads sentences; :class:`text_backend.espeak.EspeakClient` is one."""
-
-    def phonemize(self, texts: Sequence[str]) -> list[list[Clause]]:
-        """Clauses of each text, in order."""
 
 
 class ClauseG2P:
@@ -38,13 +31,16 @@ class ClauseG2P:
     def __init__(self, phonemizer: Phonemizer, lexicon: Lexicon | None = None) -> None:
         self._phonemizer = phonemizer
         self._lexicon = lexicon or Lexicon()
+        self._hearing = Hearing(phonemizer)
 
     def convert(self, sentences: Sequence[MappedText], observe: ObserveText | None = None) -> list[Symbols]:
         """Symbols of each sentence; see :class:`text_backend.g2p.base.G2P`. One round trip for all."""
         parts = [self._parts(sentence.text) for sentence in sentences]
         asked = [pieces(part) if isinstance(part, str) else [] for sentence in parts for part in sentence]
         answers = self._phonemizer.phonemize([piece for part in asked for piece in part])
+        self._hearing.learn(sentences)
         found: list[Symbols] = []
+        follows = False
         at = number = 0
         for sentence, its_parts in zip(sentences, parts, strict=True):
             spoken: list[Symbols] = []
@@ -59,7 +55,8 @@ class ClauseG2P:
             joined = _joined(spoken)
             if observe is not None:
                 observe("phonemes", "".join(joined.symbols))
-            found.append(_with_silence_counted(joined, sentence))
+            found.append(self._hearing.account(joined, sentence, follows))
+            follows = follows or joined.has_sound
         return found
 
     def parse_pronunciation(self, written: str) -> list[str]:
@@ -121,15 +118,3 @@ def _joined(parts: Sequence[Symbols]) -> Symbols:
         symbols += part.symbols
         cuts += part.cuts
     return Symbols(symbols, cuts)
-
-
-def _with_silence_counted(symbols: Symbols, sentence: MappedText) -> Symbols:
-    """Letters of which the phonemizer has made nothing at all are drops, not silence."""
-    if symbols.has_sound:
-        return symbols
-    drops = [
-        Drop(*sentence.span(at, at + 1), dropping.SILENT)
-        for at, character in enumerate(sentence.text)
-        if character.isalnum()
-    ]
-    return Symbols(symbols.symbols, symbols.cuts, symbols.spans, tuple(drops))

@@ -1,114 +1,83 @@
-"""English words in ARPAbet phones, by spelling: a list for words that mislead, rules for the rest.
+"""English words in ARPAbet phones for Mandarin speech, which approximates them by its own syllables.
 
-Made for English words inside Mandarin speech, where the sounds are approximated by Mandarin syllables anyway. An
-English voice has a phonemizer of its own.
+From what the English voices read by: their preferred pronunciations, their dictionary, the rules of spelling. Not by
+their network, whose care is lost in Mandarin syllables and whose package a Mandarin voice need not have.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import lru_cache
-from typing import NamedTuple
 
-from text_backend.data import table
+from text_backend.g2p.english.arpabet import VOWELS as _FULL_VOWELS
+from text_backend.g2p.english.dictionary import Dictionary, read_dictionary
+from text_backend.g2p.english.letter_rules import SCHWA, phones_by_rule
+from text_backend.g2p.english.names import LETTERS
+from text_backend.g2p.english.preferred import PREFERRED
+from text_backend.g2p.english.pronunciation import plain_letters
 
-VOWELS = frozenset(["AA", "AE", "AH", "AO", "AW", "AX", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW"])
-_WORDS = {row[0]: tuple(row[1].split()) for row in table("english_words")}
-_UNFOLDED = {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ð": "th", "þ": "th", "đ": "d", "ł": "l", "ı": "i", "ŋ": "ng"}
-_VOWEL = re.compile("[aeiou]")
-_MAX_WORD_LETTERS = 64
-
-
-class _Rule(NamedTuple):
-    letters: str
-    before: re.Pattern[str] | None
-    after: re.Pattern[str] | None
-    phones: tuple[str, ...]
-
-
-def _context(written: str, *, ends: bool) -> re.Pattern[str] | None:
-    if not written:
-        return None
-    regex = written.replace("V", "[aeiouy]").replace("C", "[bcdfghjklmnpqrstvwxz]")
-    return re.compile(f"(?:{regex})\\Z" if ends else regex)
+VOWELS = frozenset([*_FULL_VOWELS, SCHWA])
+_VOWEL_LETTER = re.compile("[aeiou]")
+_LONGEST_ABBREVIATION = 3
+_SHORT_WORDS = frozenset(
+    ["THE", "AND", "FOR", "NOT", "YOU", "ARE", "ALL", "NEW", "YES", "OUT", "OFF", "HOW", "WHY", "WHO"]
+)
+"""Words that are no abbreviation in capitals either; other short runs of capitals are taken for one."""
 
 
 @lru_cache(maxsize=1)
-def _rules() -> dict[str, list[_Rule]]:
-    by_letter: dict[str, list[_Rule]] = {}
-    for row in table("english_graphemes"):
-        letters, before, after, phones = (*row, "", "", "")[:4]
-        sounds = () if phones == "-" else tuple(phones.split())
-        rule = _Rule(letters, _context(before, ends=True), _context(after, ends=False), sounds)
-        by_letter.setdefault(letters[0], []).append(rule)
-    return by_letter
+def _dictionary() -> Dictionary:
+    return read_dictionary()
 
 
-def fold(word: str) -> str:
-    """Lower case without accents: ``Ä`` is ``a``, ``ß`` is ``ss``."""
-    lower = word.lower()
-    if lower.isascii():
-        return lower
-    unfolded = "".join(_UNFOLDED.get(character, character) for character in lower)
-    decomposed = unicodedata.normalize("NFD", unfolded)
-    return "".join(character for character in decomposed if "a" <= character <= "z" or character == "'")
+@lru_cache(maxsize=16384)
+def _listed(spelling: str) -> tuple[str, ...]:
+    if spelling in PREFERRED:
+        return tuple(PREFERRED[spelling].split())
+    found = _dictionary().find(spelling) or _dictionary().find(spelling.strip("'"))
+    return tuple(found[0]) if found else ()
 
 
-def is_pronounceable(word: str) -> bool:
-    """Whether a word can be said as one, and need not be spelled."""
-    folded = fold(word)
-    if folded in _WORDS:
-        return True
-    return len(folded) > 1 and (_VOWEL.search(folded) is not None or ("y" in folded and len(folded) > 3))
+def _is_name_of_letters(spelling: str) -> bool:
+    """Whether a listed word is said by its letters: "VIP", "OK"."""
+    names = [phone for letter in spelling for phone in LETTERS.get(letter, "").split()]
+    return [phone.rstrip("012") for phone in _listed(spelling)] == [phone.rstrip("012") for phone in names]
 
 
 def is_known(word: str) -> bool:
-    """Whether the word is in the list."""
-    return fold(word) in _WORDS
+    """Whether ``word`` is listed and said as a word, not by its letters."""
+    spelling = plain_letters(word)
+    if not _listed(spelling) or _is_name_of_letters(spelling):
+        return False
+    if word.isupper():
+        return len(spelling) > _LONGEST_ABBREVIATION or word in _SHORT_WORDS
+    return len(spelling) > 1 or word == "a"
+
+
+def is_pronounceable(word: str) -> bool:
+    """Whether a word that is not written in capitals can be said as one, and need not be spelled."""
+    spelling = plain_letters(word)
+    if _listed(spelling):
+        return is_known(word)
+    return len(spelling) > 1 and (_VOWEL_LETTER.search(spelling) is not None or ("y" in spelling and len(spelling) > 3))
 
 
 @lru_cache(maxsize=16384)
 def phones_of(word: str) -> tuple[str, ...]:
-    """ARPAbet phones; a stressed vowel has a 1 after it.
+    """ARPAbet phones; a stressed vowel has a 1 after it, an unstressed none, the reduced one is ``AX``.
 
     Args:
         word: letters and apostrophes; accents are passed over.
     """
-    folded = fold(word).replace("'", "")
-    if folded in _WORDS:
-        return _WORDS[folded]
-    if len(folded) > _MAX_WORD_LETTERS:
-        # runs of letters that are no word: in pieces, so that a rule never looks far
-        return tuple(
-            phone
-            for start in range(0, len(folded), _MAX_WORD_LETTERS)
-            for phone in phones_of(folded[start : start + _MAX_WORD_LETTERS])
-        )
-    return _stressed(_by_rules(folded))
-
-
-def _by_rules(word: str) -> list[str]:
-    framed = f"#{word}#"
-    phones: list[str] = []
-    at = 1
-    while at <= len(word):
-        for rule in _rules().get(framed[at], ()):
-            if (
-                framed.startswith(rule.letters, at)
-                and (rule.before is None or rule.before.search(framed[:at]))
-                and (rule.after is None or rule.after.match(framed, at + len(rule.letters)))
-            ):
-                phones += rule.phones
-                at += len(rule.letters)
-                break
-        else:
-            at += 1
-    return phones
+    spelling = plain_letters(word)
+    listed = _listed(spelling)
+    if listed:
+        return tuple(SCHWA if phone == "AH0" else phone.rstrip("02") for phone in listed)
+    return _stressed(phones_by_rule(spelling.replace("'", "")))
 
 
 def _stressed(phones: list[str]) -> tuple[str, ...]:
     for index, phone in enumerate(phones):
-        if phone in VOWELS and phone != "AX":
+        if phone in VOWELS and phone != SCHWA:
             return (*phones[:index], phone + "1", *phones[index + 1 :])
     return tuple(phones)

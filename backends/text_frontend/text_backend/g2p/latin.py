@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from text_backend.data import table
 from text_backend.g2p import syllables
-from text_backend.g2p.english_sounds import VOWELS, fold, is_known, is_pronounceable, phones_of
+from text_backend.g2p.english.pronunciation import plain_letters
+from text_backend.g2p.english_sounds import VOWELS, is_known, is_pronounceable, phones_of
 from text_backend.g2p.syllables import Syllable
 
 Pronounce = Callable[[str], Sequence[str]]
@@ -68,16 +69,16 @@ def read_latin(word: str, pronounce: Pronounce = phones_of) -> list[Syllable]:
         return say_word(word, pronounce)
     found: list[Syllable] = []
     for part in _CAMEL.findall(word):
-        if not fold(part).strip("'"):
+        if not plain_letters(part).strip("'"):
             continue
-        spelled = (part.isupper() and not (is_known(part) and len(part) > 1)) or not is_pronounceable(part)
+        spelled = not is_known(part) if part.isupper() else not is_pronounceable(part)
         found += spell(part) if spelled else say_word(part, pronounce)
     return found
 
 
 def spell(letters: str) -> list[Syllable]:
     """The names of letters."""
-    return [_parsed(name) for letter in fold(letters).upper() for name in _NAMES.get(letter, ())]
+    return [_parsed(name) for letter in plain_letters(letters).upper() for name in _NAMES.get(letter, ())]
 
 
 def say_word(word: str, pronounce: Pronounce = phones_of) -> list[Syllable]:

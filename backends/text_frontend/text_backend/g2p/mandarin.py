@@ -12,21 +12,23 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from text_backend import dropping
 from text_backend.data import table
-from text_backend.g2p import pinyin, sandhi, syllables
+from text_backend.g2p import marks, pinyin, sandhi, syllables
 from text_backend.g2p.base import ObserveText, Symbols
 from text_backend.g2p.english_sounds import phones_of
 from text_backend.g2p.latin import Pronounce, read_latin
 from text_backend.g2p.syllables import Syllable
 from text_backend.lexicon import Lexicon
 from text_backend.mapped import Drop, MappedText, Span
-from text_backend.normalisation.numbers_zh import digits
+from text_backend.normalisation.numbers_zh import cardinal, digits
 from text_backend.normalisation.scripts import Run, Script, runs
 from text_backend.splitting import Cut
 
 _CONTEXT = 8
+_REMEMBERED_CHARS = 8
 _STRONG = frozenset(
     ",\uff0c;:\u3002.!?\uff1b\uff1a\uff01\uff1f\u2026\u22ef\u2014\u2015\u2500\n()\uff08\uff09[]\u3010\u3011{}|"
 )
@@ -34,26 +36,54 @@ _SILENT_MARKS = frozenset("`\u00b4~")
 _NAMED_SIGNS = frozenset(row[0] for row in table("signs"))
 _WEAK = frozenset("\u3001/\\")
 _BREAKS = {0: "#0", 1: "#1", 2: "#2", 3: "#3"}
-_INSIDE = [[Cut.NEVER] * length for length in range(4)]
-# a syllable has at most three symbols, the third is the er5 of a coloured final
 _CUTS = {0: Cut.HARD, 1: Cut.WORD, 2: Cut.WORD, 3: Cut.CLAUSE}
+
+
+class _Run(NamedTuple):
+    """What is said of a run of Chinese characters.
+
+    Attributes:
+        syllables: symbols of each.
+        pinyin: of each syllable.
+        covers: first and last character that each syllable says; ``None`` if each says one.
+        unread: characters without a reading.
+    """
+
+    syllables: tuple[tuple[str, ...], ...]
+    pinyin: tuple[str, ...]
+    covers: tuple[tuple[int, int], ...] | None
+    unread: tuple[int, ...]
 
 
 @dataclass
 class _Spoken:
     """What has been said of a sentence: syllables, the break after each, and the span of each."""
 
-    syllables: list[Sequence[str]] = field(default_factory=list)
+    syllables: list[tuple[str, ...]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     breaks: list[int] = field(default_factory=list)
     drops: list[Drop] = field(default_factory=list)
     pinyin: list[str] = field(default_factory=list)
+    marks: list[Span] = field(default_factory=list)
+    follows: bool = False
+    """Whether a sentence was said before this one."""
 
-    def say(self, symbols: Sequence[str], span: Span, shown: str) -> None:
+    def say(self, symbols: tuple[str, ...], span: Span, shown: str) -> None:
         self.syllables.append(symbols)
         self.spans.append(span)
         self.breaks.append(0)
         self.pinyin.append(shown)
+
+    def say_run(self, run: _Run, spans: Sequence[Span]) -> None:
+        """Say a run of characters that have these spans."""
+        self.syllables += run.syllables
+        self.breaks += [0] * len(run.syllables)
+        self.pinyin += run.pinyin
+        if run.covers is None:
+            self.spans += spans
+        else:
+            self.spans += [(spans[first][0], max(spans[first][1], spans[last][1])) for first, last in run.covers]
+            self.drops += [Drop(*spans[at], dropping.UNREADABLE) for at in run.unread]
 
     def pause(self, strength: int) -> None:
         if self.breaks:
@@ -70,16 +100,16 @@ class MandarinG2P:
 
     def __init__(self, lexicon: Lexicon | None = None, pronounce: Pronounce = phones_of) -> None:
         self._lexicon = lexicon or Lexicon()
-        self._read_word = lru_cache(maxsize=8192)(
-            lambda word: [(tuple(s.symbols), _shown(s)) for s in read_latin(word, pronounce)]
-        )
+        self._read_word = lru_cache(maxsize=8192)(lambda word: _run_of(read_latin(word, pronounce)))
         self._greek = {row[0]: row[1] for row in table("greek")}
 
     def convert(self, sentences: Sequence[MappedText], observe: ObserveText | None = None) -> list[Symbols]:
         """Symbols of each sentence; see :class:`text_backend.g2p.base.G2P`."""
         found: list[Symbols] = []
+        follows = False
         for sentence in sentences:
-            spoken = self._read(sentence)
+            spoken = self._read(sentence, follows)
+            follows = follows or bool(spoken.syllables)
             if observe is not None:
                 observe("pinyin", " ".join(spoken.pinyin))
             found.append(_assembled(spoken))
@@ -103,8 +133,8 @@ class MandarinG2P:
             raise ValueError("the pronunciation is empty")
         return symbols
 
-    def _read(self, sentence: MappedText) -> _Spoken:
-        spoken = _Spoken()
+    def _read(self, sentence: MappedText, follows: bool) -> _Spoken:
+        spoken = _Spoken(follows=follows)
         for run in runs(sentence.text):
             if run.script is Script.HAN:
                 self._han(sentence, run, spoken)
@@ -119,106 +149,123 @@ class MandarinG2P:
         return spoken
 
     def _han(self, sentence: MappedText, run: Run, spoken: _Spoken) -> None:
-        text = sentence.text
-        before = text[max(0, run.start - _CONTEXT) : run.start]
-        after = text[run.end : run.end + _CONTEXT]
-        if run.end - run.start == 1:
-            # between marks and digits; remembered, as such texts are long and hostile
-            alone = _said_alone(text[run.start], before, after)
-            if alone is not None:
-                spoken.say(alone[0], (sentence.starts[run.start], sentence.ends[run.start]), alone[1])
-                return
-        self._say_readings(
-            pinyin.read_han(text[run.start : run.end], before, after),
-            list(zip(sentence.starts[run.start : run.end], sentence.ends[run.start : run.end], strict=True)),
-            spoken,
-        )
-
-    def _say_readings(self, readings: Sequence[pinyin.Reading], spans: Sequence[Span], spoken: _Spoken) -> None:
-        parsed = [syllables.parse(reading.pinyin) if reading.pinyin != "r" else None for reading in readings]
-        known = [at for at, syllable in enumerate(parsed) if syllable is not None]
-        tones = sandhi.apply(
-            "".join(readings[at].character for at in known),
-            [syllable.tone for syllable in parsed if syllable is not None],
-            [readings[at].word for at in known],
-        )
-        toned = dict(zip(known, tones, strict=True))
-        for at, reading in enumerate(readings):
-            syllable = parsed[at]
-            if reading.pinyin == "r" and at and parsed[at - 1] is not None:
-                spoken.syllables[-1] = [*spoken.syllables[-1], "er5"]
-                spoken.spans[-1] = (spoken.spans[-1][0], max(spoken.spans[-1][1], spans[at][1]))
-                spoken.pinyin[-1] = spoken.pinyin[-1][:-1] + "r" + spoken.pinyin[-1][-1]
-            elif syllable is None:
-                spoken.drops.append(Drop(*spans[at], dropping.UNREADABLE))
-            else:
-                symbols, shown = _said(syllable, reading.pinyin, toned[at])
-                spoken.say(symbols, spans[at], shown)
+        characters = sentence.text[run.start : run.end]
+        before = after = ""
+        if pinyin.needs_context(characters):
+            before = sentence.text[max(0, run.start - _CONTEXT) : run.start]
+            after = sentence.text[run.end : run.end + _CONTEXT]
+        # short runs, mostly between numbers and marks, come again
+        read = _remembered if len(characters) <= _REMEMBERED_CHARS else _read_run
+        spans = list(zip(sentence.starts[run.start : run.end], sentence.ends[run.start : run.end], strict=True))
+        spoken.say_run(read(characters, before, after), spans)
 
     def _digits(self, sentence: MappedText, run: Run, spoken: _Spoken) -> None:
         # nobody has said what the number is: normalisation is off, or no rule knew it
-        characters = digits(sentence.text[run.start : run.end])
-        readings = pinyin.read_han(characters)
-        self._say_readings(
-            [pinyin.Reading(r.character, r.pinyin, at) for at, r in enumerate(readings)],
-            [sentence.span(at, at + 1) for at in range(run.start, run.end)],
-            spoken,
-        )
+        for at in range(run.start, run.end):
+            spoken.say_run(_remembered(digits(sentence.text[at]), "", ""), [sentence.span(at, at + 1)])
 
     def _latin(self, sentence: MappedText, run: Run, spoken: _Spoken) -> None:
         span = sentence.span(run.start, run.end)
         said = self._read_word(sentence.text[run.start : run.end])
-        if not said:
+        if not said.syllables:
             spoken.drops.append(Drop(*span, dropping.UNREADABLE))
-        for symbols, shown in said:
-            spoken.say(symbols, span, shown)
+        spoken.say_run(said, [span] * len(said.syllables))
 
     def _other(self, sentence: MappedText, run: Run, spoken: _Spoken) -> None:
         for at in range(run.start, run.end):
             character = sentence.text[at]
-            name = self._greek.get(character.lower())
+            name = self._greek.get(character.lower()) or _fraction(character)
             span = sentence.span(at, at + 1)
             if name is None:
                 spoken.drops.append(Drop(*span, dropping.UNREADABLE))
                 continue
-            self._say_readings(pinyin.read_han(name), [span] * len(name), spoken)
+            spoken.say_run(_read_run(name, "", ""), [span] * len(name))
 
     def _marks(self, sentence: MappedText, run: Run, spoken: _Spoken) -> None:
+        start, strength = run.start, 0
         for at in range(run.start, run.end):
             character = sentence.text[at]
             entry = self._lexicon.pronunciation_at(character)
             if entry is not None:
+                _close_group(sentence, start, at, strength, spoken)
+                start, strength = at + 1, 0
                 span = sentence.span(at, at + 1)
                 for syllable in _split_syllables(entry):
                     spoken.say(syllable, span, "".join(syllable))
             elif character in _STRONG:
-                spoken.pause(3)
+                strength = 3
             elif character in _WEAK:
-                spoken.pause(2)
+                strength = max(strength, 2)
             elif character.isspace():
-                spoken.pause(1)
+                strength = max(strength, 1)
             elif character not in _SILENT_MARKS:
-                self._unread(sentence, at, spoken)
-
-    def _unread(self, sentence: MappedText, at: int, spoken: _Spoken) -> None:
-        """Punctuation shapes nothing here; a sign that nobody named or a mark on a letter is counted."""
-        character = sentence.text[at]
-        kind = unicodedata.category(character)[0]
-        if kind in "LMNC":
-            spoken.drops.append(Drop(*sentence.span(at, at + 1), dropping.UNREADABLE))
-        elif kind == "S" or character in _NAMED_SIGNS:
-            spoken.drops.append(Drop(*sentence.span(at, at + 1), dropping.SYMBOL))
+                reason = _reason_unread(character)
+                if reason is not None:
+                    _close_group(sentence, start, at, strength, spoken)
+                    start, strength = at + 1, 0
+                    spoken.drops.append(Drop(*sentence.span(at, at + 1), reason))
+        _close_group(sentence, start, run.end, strength, spoken)
 
 
-@lru_cache(maxsize=8192)
-def _said_alone(character: str, before: str, after: str) -> tuple[tuple[str, ...], str] | None:
-    """Symbols and pinyin of a character without another beside it; ``None`` if it has no reading of its own."""
-    (reading,) = pinyin.read_han(character, before, after)
-    syllable = syllables.parse(reading.pinyin) if reading.pinyin != "r" else None
-    if syllable is None:
-        return None
-    (tone,) = sandhi.apply(character, [syllable.tone], [reading.word])
-    return _said(syllable, reading.pinyin, tone)
+def _close_group(sentence: MappedText, start: int, end: int, strength: int, spoken: _Spoken) -> None:
+    """A group of marks is a pause, or counted; see :mod:`text_backend.g2p.marks`."""
+    if start == end:
+        return
+    if strength:
+        spoken.pause(strength)
+    span, drops = marks.outcome(
+        sentence, start, end, pauses=strength > 0, said_before=bool(spoken.syllables), follows=spoken.follows
+    )
+    if span is not None:
+        spoken.marks.append(span)
+    spoken.drops += drops
+
+
+def _reason_unread(character: str) -> str | None:
+    """Why a character among the marks is lost: nobody named the sign, or it is a mark on a letter; ``None`` if it is
+    punctuation.
+    """
+    kind = unicodedata.category(character)[0]
+    if kind in "LMNC":
+        return dropping.UNREADABLE
+    return dropping.SYMBOL if kind == "S" or character in _NAMED_SIGNS else None
+
+
+def _read_run(characters: str, before: str, after: str) -> _Run:
+    """Symbols of a run of characters, the tones as they are spoken in it."""
+    readings = pinyin.read_han(characters, before, after)
+    parsed = [syllables.parse(reading.pinyin) if reading.pinyin != "r" else None for reading in readings]
+    if None not in parsed:
+        tones = sandhi.apply(characters, [s.tone for s in parsed if s], [reading.word for reading in readings])
+        said = [_said(s, r.pinyin, tone) for s, r, tone in zip(parsed, readings, tones, strict=True) if s]
+        return _Run(tuple(symbols for symbols, _ in said), tuple(shown for _, shown in said), None, ())
+    known = [at for at, syllable in enumerate(parsed) if syllable is not None]
+    tones = sandhi.apply(
+        "".join(readings[at].character for at in known),
+        [syllable.tone for syllable in parsed if syllable is not None],
+        [readings[at].word for at in known],
+    )
+    toned = dict(zip(known, tones, strict=True))
+    spoken: list[tuple[tuple[str, ...], str, tuple[int, int]]] = []
+    unread: list[int] = []
+    for at, reading in enumerate(readings):
+        syllable = parsed[at]
+        if reading.pinyin == "r" and at and parsed[at - 1] is not None:
+            symbols, shown, (first, _) = spoken[-1]
+            spoken[-1] = ((*symbols, "er5"), shown[:-1] + "r" + shown[-1], (first, at))
+        elif syllable is None:
+            unread.append(at)
+        else:
+            spoken.append((*_said(syllable, reading.pinyin, toned[at]), (at, at)))
+    return _Run(
+        tuple(symbols for symbols, _, _ in spoken),
+        tuple(shown for _, shown, _ in spoken),
+        tuple(cover for _, _, cover in spoken),
+        tuple(unread),
+    )
+
+
+_remembered = lru_cache(maxsize=8192)(_read_run)
 
 
 @lru_cache(maxsize=8192)
@@ -227,13 +274,23 @@ def _said(syllable: Syllable, spelled: str, tone: int) -> tuple[tuple[str, ...],
     return tuple(syllable._replace(tone=tone).symbols), f"{spelled[:-1]}{tone}"
 
 
-def _split_syllables(symbols: Sequence[str]) -> list[list[str]]:
-    parts: list[list[str]] = [[]]
+def _run_of(said: Sequence[Syllable]) -> _Run:
+    return _Run(tuple(tuple(s.symbols) for s in said), tuple(_shown(s) for s in said), None, ())
+
+
+def _fraction(character: str) -> str | None:
+    """``½`` where normalisation has left it as it is."""
+    top, _, bottom = unicodedata.normalize("NFKC", character).partition("\u2044")
+    return f"{cardinal(bottom)}分之{cardinal(top)}" if top.isdigit() and bottom.isdigit() else None
+
+
+def _split_syllables(symbols: Sequence[str]) -> list[tuple[str, ...]]:
+    parts: list[tuple[str, ...]] = [()]
     for symbol in symbols:
         if symbol == "#0":
-            parts.append([])
+            parts.append(())
         else:
-            parts[-1].append(symbol)
+            parts[-1] = (*parts[-1], symbol)
     return parts
 
 
@@ -246,10 +303,15 @@ def _assembled(spoken: _Spoken) -> Symbols:
     cuts: list[Cut] = []
     spans: list[Span] = []
     for syllable, strength, span in zip(spoken.syllables, spoken.breaks, spoken.spans, strict=True):
-        symbols += syllable
-        symbols.append(_BREAKS[strength])
-        cuts += _INSIDE[len(syllable)]
-        cuts.append(_CUTS[strength])
-        spans += [span] * (len(syllable) + 1)
+        its_symbols, its_cuts = _with_break(syllable, strength)
+        symbols += its_symbols
+        cuts += its_cuts
+        spans += [span] * len(its_symbols)
     # no break after the last syllable: the end of the segment follows
-    return Symbols(symbols[:-1], cuts[:-1], spans[:-1], tuple(spoken.drops))
+    return Symbols(symbols[:-1], cuts[:-1], spans[:-1], tuple(spoken.drops), tuple(spoken.marks))
+
+
+@lru_cache(maxsize=8192)
+def _with_break(syllable: tuple[str, ...], strength: int) -> tuple[tuple[str, ...], tuple[Cut, ...]]:
+    """A syllable's symbols and the mark of the break behind it, with the cuts after them."""
+    return (*syllable, _BREAKS[strength]), (*([Cut.NEVER] * len(syllable)), _CUTS[strength])

@@ -44,6 +44,12 @@ def read_han(characters: str, before: str = "", after: str = "") -> list[Reading
     fixed: list[bool] = []
     number = 0
     for word, own in _cut(_simplified(characters)):
+        if not own and len(word) == 1:
+            pinyins += _dictionary(word)
+            numbers.append(number)
+            fixed.append(False)
+            number += 1
+            continue
         pinyins += own.split() if own else _dictionary(word)
         # 小老虎 is 小 and 老虎 for the tones
         head = 1 if len(word) == 3 and _is_one_and_two(word) else 0
@@ -80,24 +86,31 @@ def _own_lengths() -> dict[str, tuple[int, ...]]:
     return {first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()}
 
 
+@lru_cache(maxsize=1)
+def _own_first() -> re.Pattern[str]:
+    return re.compile("[" + "".join(map(re.escape, _own_lengths())) + "]")
+
+
 def _cut(characters: str) -> list[tuple[str, str]]:
     """Words with our own readings, the stretches between them cut by pypinyin's dictionary."""
     words: list[tuple[str, str]] = []
     own, lengths = _own_words(), _own_lengths()
-    rest = at = 0
+    rest = 0
     segment = _library()[2]
-    while at < len(characters):
-        for length in lengths.get(characters[at], ()):
+    for match in _own_first().finditer(characters):
+        at = match.start()
+        if at < rest:
+            continue
+        for length in lengths[match.group()]:
             word = characters[at : at + length]
             if word in own:
-                words += [(part, "") for part in segment.cut(characters[rest:at])]
+                if rest < at:
+                    words += [(part, "") for part in segment.cut(characters[rest:at])]
                 words.append((word, own[word]))
-                at += length
-                rest = at
+                rest = at + length
                 break
-        else:
-            at += 1
-    words += [(part, "") for part in segment.cut(characters[rest:])]
+    if rest < len(characters):
+        words += [(part, "") for part in segment.cut(characters[rest:])]
     return words
 
 
@@ -110,6 +123,11 @@ def _dictionary(word: str) -> Sequence[str]:
     if len(found) != len(word):
         return [_dictionary(character)[0] if len(word) > 1 else "" for character in word]
     return [pinyin if pinyin[:1].isascii() or pinyin[:1] in "üê" else "" for pinyin in found]
+
+
+def needs_context(characters: str) -> bool:
+    """Whether what stands around ``characters`` may change their readings."""
+    return not _rules().keys().isdisjoint(characters)
 
 
 @dataclass(frozen=True)
@@ -135,9 +153,9 @@ def _rules() -> dict[str, list[_Rule]]:
 
 
 def _apply_rules(characters: str, before: str, after: str, pinyins: list[str], fixed: list[bool]) -> None:
-    rules = _rules()
-    if rules.keys().isdisjoint(characters):
+    if not needs_context(characters):
         return
+    rules = _rules()
     text = before + characters + after
     for index, character in enumerate(characters):
         if fixed[index]:

@@ -24,9 +24,12 @@ def apply(characters: str, tones: Sequence[int], words: Sequence[int]) -> list[i
         One tone per character.
     """
     spoken = list(tones)
-    _yi(characters, spoken, words)
-    _bu(characters, spoken)
-    _third_tones(spoken, words)
+    if "一" in characters:
+        _yi(characters, spoken, words)
+    if "不" in characters:
+        _bu(characters, spoken)
+    if 3 in spoken:
+        _third_tones(spoken, words)
     return spoken
 
 

@@ -22,17 +22,22 @@ from text_backend.normalisation.rules import (
     abbreviations,
     chemistry,
     dates_times,
+    designations,
     flights_plates,
     formulas,
     markdown,
     money,
     phones_ids,
+    quantities_zh,
     ranges,
+    roman,
     scores,
     signs,
+    slashes,
     units,
     urls_emails,
     versions,
+    years_en,
 )
 from text_backend.normalisation.rules.base import Rule
 from text_backend.normalisation.unicode import EmojiPolicy, clean
@@ -44,15 +49,19 @@ _DIGIT = re.compile(r"\d")
 _ADDRESS = re.compile(r"[@/]|\w\.[A-Za-z]")
 
 _ADDRESSES: tuple[Rule, ...] = urls_emails.RULES
-_ALWAYS: tuple[Rule, ...] = versions.SUFFIXES + abbreviations.WORDS
+_ALWAYS: tuple[Rule, ...] = versions.SUFFIXES + abbreviations.WORDS + roman.RULES
 _WITH_DIGITS: tuple[Rule, ...] = (
+    *designations.WORDS,
     *scores.SCORES,
+    *quantities_zh.RULES,
+    *years_en.RULES,
     *dates_times.RULES,
     *versions.RULES,
     *phones_ids.RULES,
     *flights_plates.RULES,
     *chemistry.RULES,
     *phones_ids.HYPHENATED,
+    *designations.SERIES,
     *money.RULES,
     *units.RULES,
     *scores.RATIOS,
@@ -66,9 +75,12 @@ _WITH_DIGITS: tuple[Rule, ...] = (
 )
 
 
-def prepare(text: MappedText, language: str, emoji: EmojiPolicy) -> MappedText:
-    """Step 1. Also done where normalisation is switched off: without it characters would be lost."""
-    return clean(text, emoji, language)
+def prepare(text: MappedText, language: str, emoji: EmojiPolicy, *, fractions: bool = True) -> MappedText:
+    """Step 1. Also done where normalisation is switched off: without it characters would be lost.
+
+    Without it ``fractions`` is off too, as the rule that reads 1/2 is.
+    """
+    return clean(text, emoji, language, fractions=fractions)
 
 
 def normalise_text(text: MappedText, language: str, observe: Observe | None = None) -> MappedText:
@@ -87,6 +99,8 @@ def normalise_text(text: MappedText, language: str, observe: Observe | None = No
     text = _apply(_ALWAYS, text, language, observe)
     if _DIGIT.search(text.text):
         text = _apply(_WITH_DIGITS, text, language, observe)
+    if "/" in text.text:
+        text = _apply(slashes.RULES, text, language, observe)
     return text
 
 
@@ -95,15 +109,20 @@ def normalise_sentence(text: MappedText, language: str, observe: Observe | None 
     if language not in ("en", "zh"):
         return text
     if _DIGIT.search(text.text):
-        text = _apply(abbreviations.NUMBERS, text, language, observe)
+        text = _apply(years_en.BARE + abbreviations.NUMBERS, text, language, observe)
         if language == "zh":
             text = _observed("wetext", text, wetext_step.numbers_to_words(text), observe)
     return _observed("signs", text, signs.say_signs(text, language), observe)
 
 
 def _apply(rules: tuple[Rule, ...], text: MappedText, language: str, observe: Observe | None) -> MappedText:
+    characters = frozenset(text.text)
     for rule in rules:
-        text = _observed(rule.name, text, rule.apply(text, language), observe)
+        if not rule.may_match(characters):
+            continue
+        after = _observed(rule.name, text, rule.apply(text, language), observe)
+        if after is not text:
+            text, characters = after, frozenset(after.text)
     return text
 
 

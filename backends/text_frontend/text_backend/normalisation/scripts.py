@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from text_backend.normalisation.rules.base import HAN
 
@@ -22,8 +22,7 @@ class Script(Enum):
     """White space, punctuation, signs."""
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """Characters ``start`` to ``end`` of a text."""
 
     script: Script
@@ -31,24 +30,18 @@ class Run:
     end: int
 
 
+_HAN_LETTERS = f"{HAN}\u3005\u3007"
+_LATIN_LETTERS = "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff"
 _RUN = re.compile(
-    f"(?P<han>[{HAN}\u3005\u3007]+)|(?P<latin>[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff]"
-    "[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff'\u2019]*)"
-    r"|(?P<digits>[0-9]+)|(?P<other>[^\W_])|(?P<marks>[\W_])"
+    f"(?P<han>[{_HAN_LETTERS}]+)|(?P<marks>[\\W_]+)|(?P<latin>[{_LATIN_LETTERS}][{_LATIN_LETTERS}'\u2019]*)"
+    f"|(?P<digits>[0-9]+)|(?P<other>(?:(?![{_HAN_LETTERS}{_LATIN_LETTERS}0-9])[^\\W_])+)"
 )
-_KINDS = {"han": Script.HAN, "latin": Script.LATIN, "digits": Script.DIGITS, "other": Script.OTHER}
+_KINDS = {script.value: script for script in Script}
 
 
 def runs(text: str) -> list[Run]:
     """Cut ``text`` into runs that cover it without gap."""
-    found: list[Run] = []
-    for match in _RUN.finditer(text):
-        kind = _KINDS.get(match.lastgroup or "", Script.MARKS)
-        if found and found[-1].script is kind and kind in (Script.MARKS, Script.OTHER):
-            found[-1] = Run(kind, found[-1].start, match.end())
-        else:
-            found.append(Run(kind, match.start(), match.end()))
-    return found
+    return [Run(_KINDS[str(match.lastgroup)], *match.span()) for match in _RUN.finditer(text)]
 
 
 def script_name(letter: str) -> str:

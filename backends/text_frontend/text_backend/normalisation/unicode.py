@@ -43,13 +43,14 @@ _MAYBE_CHANGED = re.compile("[^ -~\n\r\u4e00-\u9fff\u3001\u3002\uff0c\u201c\u201
 _ABBREVIATED = {"\u2116": "No.", "\u2121": "Tel."}
 
 
-def clean(text: MappedText, emoji: EmojiPolicy = "skip", language: str = "en") -> MappedText:
+def clean(text: MappedText, emoji: EmojiPolicy = "skip", language: str = "en", *, fractions: bool = True) -> MappedText:
     """Bring every character to the form that the later steps know.
 
     Args:
         text: what came in.
         emoji: pass pictures over, or say their names.
         language: of the names.
+        fractions: write ``½`` as 1/2, for rules that read it; off, it stays one character.
     """
     if text.text.isascii() and _MAYBE_CHANGED.search(text.text) is None:
         return text
@@ -60,6 +61,8 @@ def clean(text: MappedText, emoji: EmojiPolicy = "skip", language: str = "en") -
     for match in _MAYBE_CHANGED.finditer(text.text):
         character = match.group()
         spoken, reason = _outcome(character)
+        if not fractions and unicodedata.decomposition(character).startswith("<fraction>"):
+            continue
         if spoken != character:
             at = match.start()
             if spoken[:1].isdigit() and at and _is_parted(text.text[at - 1], character):

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from text_backend.mapped import Edit, MappedText
 from text_backend.normalisation import numbers_zh
-from text_backend.normalisation.rules.base import HAN, language_at
+from text_backend.normalisation.rules.base import HAN, is_mixed, language_at
 
 _CONTEXT_BEFORE = 2
 _CONTEXT_AFTER = 3
@@ -45,24 +45,29 @@ def numbers_to_words(text: MappedText) -> MappedText:
         return text
     text = text.sub(_GROUPED, lambda match: match.group().replace(",", ""))
     edits: list[Edit] = []
-    for match in _NUMBER.finditer(text.text):
-        if language_at(text.text, match.start(), match.end(), "zh") != "zh":
+    characters = text.text
+    mixed = is_mixed(characters, "zh")
+    for match in _NUMBER.finditer(characters):
+        if mixed and language_at(characters, match.start(), match.end(), "zh") != "zh":
             continue
-        before = _context_before(text.text, match.start())
-        after = _context_after(text.text, match.end())
+        start, end = match.span()
+        before = _context_before(characters[max(0, start - _CONTEXT_BEFORE) : start])
+        after = _context_after(characters[end : end + _CONTEXT_AFTER])
         spoken = _say(before, match.group(), after)
-        edits.append(Edit(match.start(), match.end(), spoken))
+        edits.append(Edit(start, end, spoken))
     return text.edit(edits)
 
 
-def _context_before(text: str, at: int) -> str:
-    nearby = text[max(0, at - _CONTEXT_BEFORE) : at]
+@lru_cache(maxsize=8192)
+def _context_before(nearby: str) -> str:
+    """The Chinese characters at the end of ``nearby``."""
     breaks = [match.end() for match in _NOT_CONTEXT.finditer(nearby)]
     return nearby[breaks[-1] :] if breaks else nearby
 
 
-def _context_after(text: str, at: int) -> str:
-    nearby = text[at : at + _CONTEXT_AFTER]
+@lru_cache(maxsize=8192)
+def _context_after(nearby: str) -> str:
+    """The Chinese characters that ``nearby`` begins with."""
     stop = _NOT_CONTEXT.search(nearby)
     return nearby[: stop.start()] if stop else nearby
 

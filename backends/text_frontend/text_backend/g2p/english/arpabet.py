@@ -16,7 +16,7 @@ from text_backend.g2p.english.rhythm import join, spoken_stresses
 from text_backend.g2p.english.site import Site
 from text_backend.g2p.english.spelling import Phone, spelled_phones
 
-_CONSONANTS = {
+CONSONANTS = {
     "B": "b",
     "CH": "tʃ",
     "D": "d",
@@ -42,7 +42,7 @@ _CONSONANTS = {
     "Z": "z",
     "ZH": "ʒ",
 }
-_VOWELS = {
+VOWELS = {
     "AA": "ɑː",
     "AE": "æ",
     "AH": "ʌ",
@@ -101,7 +101,7 @@ def _vowel(site: Site) -> str:
         return _open_o(site)
     if name in ("IH", "EH") and site.index == 0 and site.word.startswith("ex"):
         return "ɛ"
-    return _VOWELS[name]
+    return VOWELS[name]
 
 
 def _open_o(site: Site) -> str:
@@ -128,7 +128,7 @@ def _vowel_before_r(site: Site) -> str:
     name, stress, letter, later = site.phone.name, site.phone.stress, site.phone.letter, site.later
     if name in ("AY", "AW"):
         is_single_r = later.is_vowel and later.letter == site.rest[2:3]
-        return _VOWELS[name] + ("" if site.index == 0 and is_single_r else "ɚ")
+        return VOWELS[name] + ("" if site.index == 0 and is_single_r else "ɚ")
     if name == "UH":
         return "ʊɹ" if later.is_vowel else "ʊ"
     if name == "IY" or (name == "IH" and stress > 0 and site.rest.startswith("er")):
@@ -137,7 +137,7 @@ def _vowel_before_r(site: Site) -> str:
         return "æ" if name == "AE" or _is_short_a(site) else "ɛ"
     if name == "AH" and stress == 0:
         return "ɚ"
-    return _VOWELS[name]
+    return VOWELS[name]
 
 
 def _is_short_a(site: Site) -> bool:
@@ -167,7 +167,7 @@ def _consonant(site: Site, stresses: Sequence[int]) -> str:
         return ""
     if name == "W" and site.phone.letter == "u" and before.stress == 0 and after.is_vowel:
         return ""  # "usual" has W for the glide after its u
-    return _CONSONANTS[name]
+    return CONSONANTS[name]
 
 
 def _has_r_in_it(vowel: Phone) -> bool:

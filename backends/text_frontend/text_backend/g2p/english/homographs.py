@@ -56,6 +56,12 @@ _PERFORMED = _words(
     "music show shows concert concerts broadcast stream streaming performance performances album tv band"
 )
 _FISH = _words("sea striped largemouth smallmouth black white rock")
+_WHERE_ONE_LIVES = _words(
+    "in at on with near here there alone by under next abroad together nearby upstairs downstairs for"
+)
+_OWNERS = _words(
+    "my your our their his her many several nine two three four five these those all human save saved other"
+)
 _OBJECTS = _words("the your my his her its our their this that these those it them all")
 
 
@@ -83,14 +89,18 @@ def choose(word: str, variants: Sequence[Sequence[str]], before: str, after: str
         return ["L", "EH1", "D"]
     if word in ("close", "tear") and (after in _OBJECTS or (word == "tear" and after in ("up", "down", "apart"))):
         return _PAIRS[word][_VERB].split()
+    if word == "wound" and (after in _OBJECTS or after in ("a", "up", "down", "around")):
+        return ["W", "AW1", "N", "D"]
     pair = _PAIRS.get(word)
     if pair is not None:
         is_verb = before in _BEFORE_A_VERB or (word == "use" and after in _PREPOSITIONS_AFTER_USE)
+        is_verb = is_verb or (word == "lives" and after in _WHERE_ONE_LIVES and before not in _OWNERS)
         return pair[_VERB if is_verb else _OTHER].split()
     base = word[:-1] if word.endswith("s") else word
     if base in _STRESS_SHIFTS:
         early, late = _by_stress(variants)
-        is_verb = before in _BEFORE_A_VERB or base in _VERBS_ABOVE_ALL
+        is_command = not before and after in _OBJECTS  # "Record the meeting."
+        is_verb = before in _BEFORE_A_VERB or base in _VERBS_ABOVE_ALL or is_command
         return (late if is_verb else early) or list(variants[0])
     if word in _ATE_WORDS:
         full, reduced = _by_ate(variants)

@@ -7,52 +7,10 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from text_backend.abbreviations import expand
 from text_backend.g2p.english.names import is_latin, is_silent, sign_words
 from text_backend.g2p.english.numbers import NUMBER, read_number
 
-ABBREVIATIONS: dict[str, str] = {
-    "mr": "mister",
-    "mrs": "missus",
-    "ms": "miz",
-    "dr": "doctor",
-    "prof": "professor",
-    "st": "saint",
-    "sr": "senior",
-    "jr": "junior",
-    "vs": "versus",
-    "etc": "et cetera",
-    "no": "number",
-    "dept": "department",
-    "approx": "approximately",
-    "capt": "captain",
-    "gen": "general",
-    "lt": "lieutenant",
-    "sgt": "sergeant",
-    "rev": "reverend",
-    "gov": "governor",
-    "sen": "senator",
-    "rep": "representative",
-    "jan": "january",
-    "feb": "february",
-    "mar": "march",
-    "apr": "april",
-    "jun": "june",
-    "jul": "july",
-    "aug": "august",
-    "sep": "september",
-    "sept": "september",
-    "oct": "october",
-    "nov": "november",
-    "dec": "december",
-    "inc": "incorporated",
-    "ltd": "limited",
-    "corp": "corporation",
-    "fig": "figure",
-    "vol": "volume",
-    "ave": "avenue",
-    "blvd": "boulevard",
-}
-_ONLY_BEFORE_CAPITAL = frozenset({"st", "no", "mar", "gen", "rep", "rev", "gov", "sen", "fig", "capt"})
 _DOTTED = {"e.g.": "for example", "i.e.": "that is", "a.k.a.": "also known as"}
 _READ_AS_LETTERS = frozenset({"US", "IT", "AI", "PM", "TV", "ID", "OS", "IP", "UN", "EU", "UK", "AM", "PC", "IO", "OR"})
 
@@ -208,13 +166,9 @@ class _Reader:
 
     def _abbreviation(self, match: re.Match[str]) -> None:
         written = match.group()[:-1]
-        key = written.lower()
         following = self._text[match.end() : match.end() + 9].lstrip()[:1]
-        known = ABBREVIATIONS.get(key)
-        fits = key not in _ONLY_BEFORE_CAPITAL or (
-            written[0].isupper() and (following.isupper() or following.isdigit())
-        )
-        if known is not None and fits:
+        known = expand(written, following)
+        if known is not None:
             for word in known.split():
                 self._say(word)
         else:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from text_backend.mapped import Edit, MappedText
+from text_backend.normalisation.rules.requirements import required
 
 HAN = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Chinese characters, as the inside of a character class."""
@@ -40,6 +41,15 @@ class Rule:
     pattern: re.Pattern[str]
     speak: Speak
 
+    @cached_property
+    def needs(self) -> tuple[frozenset[str], ...]:
+        """Sets of characters; a text without any of one of them has no match."""
+        return required(self.pattern)
+
+    def may_match(self, characters: frozenset[str]) -> bool:
+        """Whether a text of these characters may hold a match."""
+        return not any(needed.isdisjoint(characters) for needed in self.needs)
+
     def apply(self, text: MappedText, language: str) -> MappedText:
         """Say every match.
 
@@ -48,12 +58,25 @@ class Rule:
             language: of the voice; inside Chinese, matches between English words are said in English.
         """
         edits: list[Edit] = []
-        for match in self.pattern.finditer(text.text):
-            spoken = self.speak(match, language_at(text.text, match.start(), match.end(), language))
+        characters, speak = text.text, self.speak
+        mixed: bool | None = None
+        for match in self.pattern.finditer(characters):
+            start, end = match.span()
+            if mixed is None:
+                mixed = is_mixed(characters, language)
+            spoken = speak(match, language_at(characters, start, end, language) if mixed else language)
             if spoken is None or spoken == match.group():
                 continue
-            edits.append(Edit(match.start(), match.end(), _spaced(text.text, match, spoken)))
+            # the cheap tests first: a text may be nothing but matches
+            if not spoken or spoken[0].isascii() or spoken[-1].isascii():
+                spoken = _spaced(characters, match, spoken)
+            edits.append(Edit(start, end, spoken))
         return text.edit(edits)
+
+
+def is_mixed(text: str, language: str) -> bool:
+    """Whether :func:`language_at` may find another language in ``text`` than that of the voice."""
+    return language == "zh" and _LATIN.search(text) is not None
 
 
 def language_at(text: str, start: int, end: int, language: str) -> str:

@@ -7,6 +7,7 @@ import re
 from text_backend.normalisation import numbers_en, numbers_zh
 from text_backend.normalisation.rules import amounts
 from text_backend.normalisation.rules.base import Rule, pattern
+from text_backend.normalisation.rules.years_en import counts_something
 
 _MONTHS = [
     "January",
@@ -33,6 +34,7 @@ _ISO = pattern(
 )
 _YEAR_MONTH = pattern(rf"(?<![\w.,/-])({_YEAR})[-/.](0[1-9]|1[0-2])(?![\w/-]|\.\d)")
 _US = pattern(rf"(?<![\w.,/-])(0?[1-9]|1[0-2])/(3[01]|[12]\d|0?[1-9])/({_YEAR}|\d\d)(?![\w/-])")
+_US_HYPHENS = pattern(rf"(?<![\w.,/-])(0?[1-9]|1[0-2])-(3[01]|[12]\d|0?[1-9])-({_YEAR})(?![\w/-])")
 _DAY_FIRST = pattern(rf"(?<![\w.,/-])(3[01]|2\d|1[3-9])/(0?[1-9]|1[0-2])/({_YEAR})(?![\w/-])")
 _US_DAY = pattern(r"(?<![\w.,/-])(0[1-9]|1[0-2])/(0[1-9]|[12]\d|3[01])(?![\w/-])")
 _MONTH_DAY = pattern(
@@ -52,7 +54,7 @@ _HOURS = pattern(
     rf"(?<![\w.:,/-])(1[0-2]|0?[1-9])[ ]?(?:([AaPp])\.?[Mm]\b\.?)?{amounts.RANGE_SIGN}"
     r"(1[0-2]|0?[1-9])[ ]?([AaPp])\.?[Mm]\b"
 )
-_DECADE = pattern(r"(?<![\w.,/-])['\u2019]?((?:1[1-9]|20)\d0|\d0)['\u2019]?s\b")
+_DECADE = pattern(r"(?<![\w.,/])(?<!\d-)['\u2019]?((?:1[1-9]|20)\d0|\d0)['\u2019]?s\b")
 _YEARS = pattern(rf"(?<![\w.,/:$-])({_YEAR})({amounts.RANGE_SIGN})({_YEAR}|\d\d)(?![\w:/%]|[.,]\d)")
 _YEAR_CONTEXT = pattern(
     r"(?i:\b(in|since|from|by|of|year|until|till|before|after|during|circa|early|late|mid|to|and|through|around|"
@@ -60,6 +62,7 @@ _YEAR_CONTEXT = pattern(
     r"|20)\d\d)(?![\w:/%]|[.,]\d|[ ]?(?:people|years|days|"
     r"dollars|miles|times|items|words|pages|students|points|other|more|of)\b)"
 )
+_BEFORE_COUNTS_TOO = frozenset({"from", "by", "of", "to", "and", "through", "around", "during", "before", "after"})
 _O_CLOCK = " o'clock"
 
 
@@ -217,7 +220,12 @@ def _years(match: re.Match[str], language: str) -> str:
 
 
 def _year_context(match: re.Match[str], language: str) -> str | None:
-    return f"{match.group(1)} {numbers_en.year(match.group(2))}" if language == "en" else None
+    word, number = match.groups()
+    if language != "en":
+        return None
+    if word.lower() in _BEFORE_COUNTS_TOO and counts_something(match.string, match.start(2), match.end(), number):
+        return None
+    return f"{word} {numbers_en.year(number)}"
 
 
 _ZH_DAYS = pattern("(\\d{1,2})月(\\d{1,2})([日号]?)([-~\\u2013\\u2014至到])(\\d{1,2})([日号])")
@@ -226,7 +234,7 @@ _COPYRIGHT = pattern("(?<=\u00a9)[ ]?((?:19|20)\\d\\d)(?!\\d)")
 _ZH_YEAR = pattern("(?<![A-Za-z0-9.,:/-])((?:1[6-9]|20)\\d\\d)(?=Q[1-4]|级|届|款|财年|赛季|版)")
 _FEAST = pattern(
     "(?<![\\d.])([1-9]|10)\\.([1-9]|1\\d|2\\d|3[01])"
-    "(?=(?:国际)?劳动节|国际妇女节|妇女节|青年节|儿童节|建党节|建军节|国庆|黄金周|小长假|晚会|事变)"
+    "(?=(?:国际)?劳动节|国际妇女节|妇女节|青年节|儿童节|建党节|建军节|国庆|黄金周|小长假|假期|放假|出游|晚会|事变)"
 )
 _ZH_SPAN = pattern("(?<=[年月日号时点分秒])[ ]?[-~\\u2013\\u2014]{1,2}[ ]?(?=\\d{1,4}[年月日号时点分秒])")
 _GENERATIONS = pattern("(?<![\\d.])(\\d0)((?:[、和与及]\\d0){1,4})(?=后(?![面来续天年]))")
@@ -287,6 +295,7 @@ RULES = (
     Rule("year", _ZH_YEAR, _zh_year),
     Rule("memorial day", _MEMORIAL, _memorial),
     Rule("date", _US, _us),
+    Rule("date", _US_HYPHENS, _us),
     Rule("date", _DAY_FIRST, _day_first),
     Rule("date", _MONTH_DAY, _month_day),
     Rule("date", _DAY_MONTH, _day_month),

@@ -9,7 +9,9 @@ from text_backend.normalisation import numbers_en, numbers_zh
 from text_backend.normalisation.rules.base import Rule, pattern
 
 _MIXED = pattern(r"(?<![\w.,/:-])(\d{1,4})[ ](\d{1,2})/(\d{1,3})(?![\w/]|[.,]\d)")
-_FRACTION = pattern(r"(?<![\w.,/:])(?<!\d-)(-?)(\d{1,5})/(\d{1,5})(?![\w/]|[.,]\d)")
+_FRACTION = pattern(
+    r"(?<![\w.,/:])(?<!\d-)(-?)(\d{1,5})/(\d{1,5})(?:(?<=[^1]3)rd|(?<=[^1]2)nd|(?<=\d)ths?)?(?![\w/]|[.,]\d)"
+)
 _SCIENTIFIC = pattern(r"(?<![\w.,/:])(-?)(\d{1,4}(?:\.\d{1,12})?)[eE]([+-]?)(\d{1,3})(?![\w.])")
 _POWER = pattern(r"(?<=[\w)])\^(-?)(\d{1,3})(?![\w.])")
 _SUPERSCRIPT = pattern(
@@ -61,7 +63,7 @@ def _mixed(match: re.Match[str], language: str) -> str:
 
 def _fraction(match: re.Match[str], language: str) -> str:
     minus, top, bottom = match.groups()
-    if language == "en" and (top, bottom) in _SAID_PLAIN:
+    if language == "en" and ((top, bottom) in _SAID_PLAIN or (top == bottom and len(top) == 2)):
         return f"{numbers_en.cardinal(top)} {numbers_en.cardinal(bottom)}"
     if (top, bottom) == ("24", "7"):
         return "二十四小时七天" if language == "zh" else "twenty four seven"

@@ -84,7 +84,11 @@ def _ruled_lines(text: MappedText) -> MappedText:
     for match in _RULED_LINE.finditer(text.text):
         start, end = match.span()
         parts_words = start and end < len(text) and not (text.text[start - 1].isspace() or text.text[end].isspace())
-        edits.append(Edit(start, end, " ") if parts_words else Edit(start, end, "", dropping.MARKUP))
+        if not parts_words:
+            edits.append(Edit(start, end, "", dropping.MARKUP))
+            continue
+        # a dash is a pause; of other signs a blank is left, which parts the words
+        edits.append(Edit(start, end, "\u2014" if match.group(1) == "-" else " "))
     return text.edit(edits)
 
 

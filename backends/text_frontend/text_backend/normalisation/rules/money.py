@@ -13,7 +13,7 @@ _CURRENCIES = {row[0]: row[1:] for row in table("currencies")}
 _SIGNS = "|".join(re.escape(sign) for sign in sorted(_CURRENCIES, key=len, reverse=True))
 _CODES = "|".join(code for code in _CURRENCIES if code.isalpha())
 _SCALE = (
-    r"(?:[ ]?(千万|百万|十万|千亿|百亿|十亿|万亿|万|亿|trillion|billion|million|thousand|hundred|bn|mn|[kKMB])"
+    r"(?:[ ]?(千万|百万|十万|千亿|百亿|十亿|万亿|万|亿|trillion|billion|million|thousand|hundred|bn|mn|[kKmMbB])"
     r"(?![A-Za-z]))?"
 )
 _BEFORE = pattern(
@@ -27,6 +27,8 @@ _SCALES = {
     "thousand": ("千", "thousand"),
     "hundred": ("百", "hundred"),
     "M": ("百万", "million"),
+    "m": ("百万", "million"),
+    "b": ("十亿", "billion"),
     "mn": ("百万", "million"),
     "million": ("百万", "million"),
     "B": ("十亿", "billion"),

@@ -20,9 +20,10 @@ _EN_PHONE = pattern(
 _ID_CARD = pattern(r"(?<![\w.])[1-9]\d{5}(?:18|19|20)\d{9}[\dXx](?!\w)")
 _HYPHENATED = pattern(r"(?<![\w.-])\d{1,6}(?:-\d{1,6}){3,6}(?![\w-])|(?<![\w.-])\d{3}-\d{2}-\d{4}(?![\w-])")
 _CALLED = pattern(
-    r"((?:电话|热线|拨打?|致电|报警|客服|急救|火警|匪警|呼叫|号码|短号|分机|请打|打)[^\d，。\n,.]{0,6})"
+    r"((?:电话|热线|拨打?|致电|报警|客服|急救|火警|匪警|呼叫|号码|短号|分机|请打|打(?=[^\d]{0,6}(?:1[0-2]\d|9[56]\d{3})))[^\d，。\n,.]{0,6})"
     r"(\d{3,5}(?![\d.]*\d"
-    r"|[年月日元块个人次名%米公千万亿])(?:[、，,/和或及][ ]?\d{3,5}(?![\d.]*\d|[年月日元块个人次名%米公千万亿])){0,5})"
+    r"|[年月日元块个人次名%米公千万亿给到过折分])"
+    r"(?:[、，,/和或及][ ]?\d{3,5}(?![\d.]*\d|[年月日元块个人次名%米公千万亿])){0,5})"
 )
 _NUMBERED = pattern(
     r"((?:账号|帐号|账户|卡号|单号|订单|编号|尾号|验证码|校验码|密码|邮编|邮政编码|工号|学号|门牌号?|证号|代码|批号|"
@@ -32,7 +33,11 @@ _NUMBERED = pattern(
 )
 _ROOM = pattern(r"(?<![\w.,:/-])(\d{3,4})(?=室|房间?(?![a-z])|宿舍|号房|教室|会议室|包间|病房)")
 _BUS = pattern(r"(?<![\w.,:/-])(\d{3,4})(?=路(?:公交|公共|车|电车|巴士)?(?!口))")
-_EXTENSION = pattern(r"(?<=转)[ ]?(\d{3,6})(?![\d.,:%年月日元块个人次名米公千万亿天分])")
+_EXTENSION = pattern(
+    r"((?:[\d零幺一二三四五六七八九]{3}|电话|分机|总机|前台|热线|请|按|接通后?)[^\d，。\n,.]{0,2}转[ ]?)(\d{3,6})"
+    r"(?![\d.,:%年月日元块个人次名米公千万亿天分给到过至])"
+)
+"""An extension follows a telephone number or a request; 转500给他 passes on a sum."""
 _FLAT = pattern(r"(?<=单元)(\d{3,4})(?![\d户套人平])")
 _HOTLINE = pattern(r"(?<![\d.])([48]00)(?=电话|热线|客服)")
 _TOLL_FREE = pattern(r"(?<![\w.-])1-(8\d\d|900)-([A-Z]{3,10})(?![\w-])")
@@ -159,7 +164,7 @@ RULES = (
     *_ZH_KEYWORDS,
     Rule("room", _ROOM, _zh_only),
     Rule("bus", _BUS, _zh_only),
-    Rule("extension", _EXTENSION, _zh_only),
+    Rule("extension", _EXTENSION, _zh_keyword),
     Rule("room", _FLAT, _zh_only),
     Rule("telephone", _HOTLINE, _zh_only),
     Rule("telephone", _TOLL_FREE, _toll_free),

@@ -8,7 +8,7 @@ import unicodedata
 from text_backend import dropping
 from text_backend.data import table
 from text_backend.mapped import Edit, MappedText
-from text_backend.normalisation.rules.base import HAN, language_at
+from text_backend.normalisation.rules.base import HAN, is_mixed, language_at
 
 _NAMES = {row[0]: {"zh": row[1], "en": row[2]} for row in table("signs")}
 _SIGN = re.compile("[" + "".join(re.escape(sign) for sign in _NAMES) + "]|[^\\w\\s!-/:-@\\[-`{-~\u3000-\u303f\uff0c]")
@@ -33,18 +33,19 @@ def say_signs(text: MappedText, language: str) -> MappedText:
         text = text.sub(_AND_OR, lambda match: "或")
         text = text.sub(_HAN_SLASH, lambda match: "\u3001")
     edits: list[Edit] = []
+    mixed = is_mixed(text.text, language)
     for match in _SIGN.finditer(text.text):
         sign = match.group()
-        if language == "en" and sign in _SPELLED_OUT_EN and sign not in {"<", ">"}:
+        if language == "en" and sign in _SPELLED_OUT_EN and sign not in {"<", ">", "~"}:
             continue
-        spoken = _spoken(text.text, match.start(), sign, language)
+        spoken = _spoken(text.text, match.start(), sign, language, mixed)
         if spoken is None:
             continue
         edits.append(Edit(match.start(), match.end(), spoken, "" if spoken else dropping.SYMBOL))
     return text.edit(edits)
 
 
-def _spoken(text: str, at: int, sign: str, language: str) -> str | None:
+def _spoken(text: str, at: int, sign: str, language: str, mixed: bool) -> str | None:
     """What stands for a sign; ``None`` to keep it, nothing to drop it."""
     if sign in _PHRASING:
         return None
@@ -52,7 +53,7 @@ def _spoken(text: str, at: int, sign: str, language: str) -> str | None:
         return " "
     names = _NAMES.get(sign)
     if names is not None:
-        if language == "zh" and language_at(text, at, at + 1, language) == "zh":
+        if language == "zh" and (not mixed or language_at(text, at, at + 1, language) == "zh"):
             return names["zh"]
         before, after = text[at - 1 : at], text[at + 1 : at + 2]
         return f"{'' if before.isspace() else ' '}{names['en']}{' ' if after.isalnum() else ''}"

@@ -17,13 +17,18 @@ _SIGN = "([-\u2212+\u00b1]?)"
 _NUMBER = (
     rf"(?<![\w.,/:])(?<![\d)\]%]-)(?<![A-Za-z]-){_SIGN}({amounts.AMOUNT})(?:({amounts.RANGE_SIGN})({amounts.AMOUNT}))?"
 )
-_MEASURE = pattern(rf"{_NUMBER}(?:[ \t]?({_LOOSE})|({_GLUED}))(?![A-Za-z0-9\u00b2\u00b3])")
+_MEASURE = pattern(rf"{_NUMBER}(?:[ \t]?({_LOOSE})|({_GLUED}))(?![A-Za-z0-9\u00b2\u00b3])(?:\.(?=[ ][a-z\d]))?")
 _PERCENT = pattern(
     rf"{_SIGN}(?<![\w.,])({amounts.AMOUNT})[ ]?(%|\u2030)?(?:({amounts.RANGE_SIGN})({amounts.AMOUNT}))?[ ]?(%|\u2030)"
 )
 _PRESSURE = pattern(r"(?<![\w.])(\d{2,3})/(\d{2,3})[ ]?(?:mmHg|毫米汞柱)(?![A-Za-z])")
 _TALL = pattern(r"(?<![\d.,])(\d{1,2})米(\d{1,2})(?![\d.米])")
 _FEET = pattern(r"(?<![\w.])(\d{1,2})[ ]?['\u2032\u2019][ ]?(\d{1,2})?(?:[ ]?[\"\u2033\u201d])")
+_FEET_INCHES = pattern(r"(?<![\w.])(\d{1,2})[ ]?ft\.?[ ]?(\d{1,2})[ ]?in(?:ches|\.)?(?![A-Za-z])")
+_MULTIPLE = pattern(
+    r"(?<![\w.,])(\d{1,4}(?:\.\d{1,3})?)x[ ](?=(?:as|more|less|fewer|faster|slower|larger|bigger|smaller|cheaper|"
+    r"better|worse|higher|lower|longer|shorter|greater|stronger|lighter|heavier)\b)"
+)
 _HOURS_MINUTES = pattern(r"(?<![\w.,:/])(\d{1,3})h[ ]?(\d{1,2})(?:mins?|m)?(?![A-Za-z0-9.])")
 _MEASURE_TIMES = pattern(r"(?<=\d[cmk]m)[ ]?\*[ ]?(?=\d)|(?<=\dm)[ ]?\*[ ]?(?=\d)")
 _PER_ONE = pattern("(?<=元)/(?=[人位个次天日月年份件斤只台张间晚套桶盒瓶包袋米平吨度])")
@@ -103,6 +108,20 @@ def _pressure(match: re.Match[str], language: str) -> str:
     return f"{numbers_en.cardinal(high)} over {numbers_en.cardinal(low)} millimeters of mercury"
 
 
+def _feet_inches(match: re.Match[str], language: str) -> str:
+    feet, inches = match.groups()
+    if language == "zh":
+        return f"{numbers_zh.counted(feet)}英尺{numbers_zh.counted(inches)}英寸"
+    return (
+        f"{numbers_en.cardinal(feet)} {'foot' if feet == '1' else 'feet'} "
+        f"{numbers_en.cardinal(inches)} {'inch' if inches == '1' else 'inches'}"
+    )
+
+
+def _multiple(match: re.Match[str], language: str) -> str | None:
+    return f"{numbers_en.decimal(match.group(1))} times " if language == "en" else None
+
+
 def _feet(match: re.Match[str], language: str) -> str | None:
     feet, inches = match.groups()
     if inches is None:
@@ -118,6 +137,8 @@ RULES = (
     Rule("duration", _HOURS_MINUTES, _hours_minutes),
     Rule("blood pressure", _PRESSURE, _pressure),
     Rule("feet", _FEET, _feet),
+    Rule("feet", _FEET_INCHES, _feet_inches),
+    Rule("multiple", _MULTIPLE, _multiple),
     Rule("height", _TALL, _tall),
     Rule("percentage", _PERCENT, _percent),
     Rule("unit", _MEASURE, _measure),

@@ -17,6 +17,10 @@ from text_backend.g2p.english.homographs import choose
         ("the", "lead", "pipe", "L EH1 D"),
         ("", "tear", "it", "T EH1 R"),
         ("a", "tear", "", "T IH1 R"),
+        ("lee", "lives", "at", "L IH1 V Z"),
+        ("our", "lives", "in", "L AY1 V Z"),
+        ("he", "wound", "the", "W AW1 N D"),
+        ("the", "wound", "healed", "W UW1 N D"),
     ],
 )
 def test_the_neighbours_decide(before, word, after, sound):

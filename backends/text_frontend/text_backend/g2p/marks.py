@@ -1,0 +1,64 @@
+"""What becomes of marks: quotes, brackets, stops, dashes.
+
+The rule: the marks between two words, with the white space beside them, are one group, and a group ends in one way.
+
+- It is a **pause** where one of its marks pauses, and at the end of a sentence and between two sentences. All its marks
+  are part of that pause: of ``：“`` the colon pauses and the quote opens what follows.
+- It is **part of a word** where it is one hyphen, apostrophe, stop, comma, colon or underscore between two Latin
+  letters or digits: ``well-known``, ``it's``, ``3.5``.
+- Otherwise it is **counted** as ``punctuation``: nothing of it is heard. So are marks before the first word of a text.
+
+White space parts words and is not counted. Signs (``&``, ``#``, ``+``) are no marks: they are said, or counted as
+``symbol``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from text_backend import dropping
+from text_backend.mapped import Drop, MappedText, Span
+
+_INSIDE_WORDS = frozenset("-'.,:_\u2010\u2011\u2019")
+
+
+def outcome(
+    text: MappedText, start: int, end: int, *, pauses: bool, said_before: bool, follows: bool
+) -> tuple[Span | None, list[Drop]]:
+    """What becomes of the group of marks from ``start`` to ``end``.
+
+    Args:
+        text: a sentence.
+        start: first character of the group.
+        end: end of the group.
+        pauses: whether one of its marks pauses.
+        said_before: whether anything of the sentence is heard before it.
+        follows: whether anything is heard before the sentence.
+
+    Returns:
+        Source of the marks that are a pause or part of a word, or drops.
+    """
+    is_pause = (said_before and (pauses or end == len(text))) or (not said_before and follows)
+    if is_pause or (end - start == 1 and _is_inside_word(text.text, start)):
+        return text.span(start, end), []
+    return None, list(_counted(text, start, end))
+
+
+def _is_inside_word(text: str, at: int) -> bool:
+    """Whether the mark at ``at`` is a hyphen, an apostrophe or the like between two Latin letters or digits."""
+    beside = text[at - 1 : at] + text[at + 1 : at + 2]
+    return text[at] in _INSIDE_WORDS and len(beside) == 2 and beside.isascii() and beside.isalnum()
+
+
+def _counted(text: MappedText, start: int, end: int) -> Iterator[Drop]:
+    for at in range(start, end):
+        if not text.text[at].isspace() and not _shares_source(text, at):
+            yield Drop(*text.span(at, at + 1), dropping.PUNCTUATION)
+
+
+def _shares_source(text: MappedText, at: int) -> bool:
+    """Whether a neighbour came from the same characters, as of ``(1)`` for ``⑴``: their source is heard."""
+    span = text.starts[at], text.ends[at]
+    return any(
+        0 <= beside < len(text) and (text.starts[beside], text.ends[beside]) == span for beside in (at - 1, at + 1)
+    )
