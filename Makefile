@@ -55,6 +55,7 @@ soak: $(VENV)/dev.$(STAMP) ## long load tests (about half an hour)
 bench: $(VENV)/dev.$(STAMP) ## comparison tables
 	$(BIN)/python -m benchmarks.unary
 	$(BIN)/python -m benchmarks.edge
+	$(BIN)/python -m benchmarks.streaming
 
 lint: $(VENV)/dev.$(STAMP) ## formatting, lint, types
 	$(BIN)/ruff format --check .

@@ -94,10 +94,21 @@ class PermissionDenied(VoxrepoError):
 
 
 class Unavailable(VoxrepoError):
-    """The request was fine, the server cannot take it now."""
+    """The request was fine, the server cannot take it now.
+
+    Args:
+        message: the sentence for the user.
+        retry_after_s: seconds after which another try makes sense, None if nobody knows.
+        reason: one word for the count of refusals.
+    """
 
     http_status = 503
     grpc_code = "UNAVAILABLE"
+
+    def __init__(self, message: str = "", *, retry_after_s: float | None = None, reason: str = "unavailable") -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        self.reason = reason
 
 
 class DeadlineExceeded(Unavailable):

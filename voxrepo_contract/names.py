@@ -16,6 +16,9 @@ _VERSION = re.compile(r"\A[1-9][0-9]{0,8}\Z")
 VOICE_STAGES = ("text_frontend", "acoustic", "vocoder")
 """The stages of a voice, in the order in which a request passes them."""
 
+STREAM_SUFFIX = ".stream"
+"""After a voice's name: the model that answers with pieces of the voice's audio. The edge presents it."""
+
 
 def is_model_name(name: str) -> bool:
     """Whether ``name`` may name a model: ASCII letters, digits, ``_``, ``.``, ``-``, the first not ``.`` or ``-``."""

@@ -189,6 +189,9 @@ class WindowedOptions(StrictModel):
     Attributes:
         window_frames: frames per call; shorter segments run at their own length where the graph allows it.
         overlap_frames: receptive field to each side, computed and discarded, so that joins are exact.
+        first_window_frames: frames of the window that begins a segment, so that its first audio is there soon; a
+            segment of up to twice as many, and no more than ``window_frames``, is one window. ``None`` for
+            ``window_frames``. A graph with gears has windows of their lengths only and does not use it.
         min_frames: a shorter sequence is lengthened by its last frame for the graph, whose layers reflect more than
             it has, and the audio cut back.
         gain: factor on the waveform before conversion to INT16.
@@ -196,6 +199,7 @@ class WindowedOptions(StrictModel):
 
     window_frames: Annotated[int, Field(ge=1)]
     overlap_frames: Annotated[int, Field(ge=0)]
+    first_window_frames: Annotated[int, Field(ge=1)] | None = None
     min_frames: Annotated[int, Field(ge=1)] = 1
     gain: Annotated[float, Field(gt=0, le=8)] = 1.0
 
@@ -205,6 +209,11 @@ class WindowedOptions(StrictModel):
             raise ValueError("window_frames must exceed twice overlap_frames, or a window yields no audio")
         if self.window_frames < self.min_frames:
             raise ValueError("window_frames must not be below min_frames, or a window cannot be run")
+        first = self.first_window_frames
+        if first is not None and not 2 * self.overlap_frames < first <= self.window_frames:
+            raise ValueError("first_window_frames must exceed twice overlap_frames and be at most window_frames")
+        if first is not None and first < self.min_frames:
+            raise ValueError("first_window_frames must not be below min_frames, or that window cannot be run")
         return self
 
 

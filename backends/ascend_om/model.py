@@ -1,8 +1,9 @@
 """Triton's entry into the ``ascend_om`` backend: requests in, jobs to the stage program, answers out.
 
 Answers go through each request's response sender as soon as they are ready, so that a short request does not wait
-for a long one that shares its batch. No exception may leave ``execute`` once a sender was used: Triton 2.51 answers
-that with a segmentation fault.
+for a long one that shares its batch. Before each, and before ``execute`` returns, it is asked whether the engine may
+have given this stub up: a late answer would harm others (:mod:`voxrepo_contract.heartbeat`). No exception may leave
+``execute`` once a sender was used: Triton 2.51 answers that with a segmentation fault.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from om_backend.runtime import Array, Graph, RuntimeSettings
 from om_backend.workers import Workers
 
 from voxrepo_contract.errors import Internal, VoxrepoError
+from voxrepo_contract.heartbeat import Heartbeat
 
 METRICS_EVERY_S = 1.0
 MEMORY_EVERY_S = 10.0
@@ -51,7 +53,10 @@ class TritonPythonModel:
         )
         self._metrics_due_s = self._memory_due_s = 0.0
         self._workers: Workers | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._begun = 0.0
         try:
+            heartbeat = Heartbeat.of_environment()
             parameters = read_parameters(config)
             mode = device_mode()
             device_id = device_of(parameters, instance, config.get("instance_group", []))
@@ -80,16 +85,19 @@ class TritonPythonModel:
             rejections.on_rejected = self._metrics.rejected
         self._log("info", f"{parameters.threads} threads, {costs}")
         self._report()
+        self._heartbeat = heartbeat.start()
 
     def execute(self, requests: list[Any]) -> None:
         """Answer every request of a batch through its sender."""
+        assert self._heartbeat is not None
+        self._begun = self._heartbeat.mark()
         jobs: list[Job] = []
         for request in requests:
             sender = request.get_response_sender()
             try:
                 jobs.append(self._job(request, sender))
             except Exception as error:
-                _send(
+                self._send(
                     sender,
                     pb_utils.InferenceResponse(error=triton_error(Internal(f"unreadable request: {error}"))),
                 )
@@ -104,6 +112,7 @@ class TritonPythonModel:
             # a request without an answer would hang its caller for ever
             job.fail(Internal("the stage program left this request unanswered"))
         self._report()
+        self._heartbeat.leave_if_given_up(self._begun, self._name)
 
     def is_ready(self) -> bool:
         """Whether requests can be served now. Newer engines ask; 2.51 does not, there requests are refused."""
@@ -111,6 +120,8 @@ class TritonPythonModel:
 
     def finalize(self) -> None:
         """End the device workers."""
+        if self._heartbeat is not None:
+            self._heartbeat.close()
         if self._workers is not None:
             self._workers.close()
         self._metrics.close()
@@ -125,10 +136,10 @@ class TritonPythonModel:
 
         def finish(outputs: Mapping[str, Array]) -> None:
             made = [pb_utils.Tensor(name, np.ascontiguousarray(value)) for name, value in outputs.items()]
-            _send(sender, pb_utils.InferenceResponse(output_tensors=made))
+            self._send(sender, pb_utils.InferenceResponse(output_tensors=made))
 
         def fail(error: VoxrepoError) -> None:
-            _send(sender, pb_utils.InferenceResponse(error=triton_error(error)))
+            self._send(sender, pb_utils.InferenceResponse(error=triton_error(error)))
 
         return Job(inputs, parameters, finish, fail)
 
@@ -157,9 +168,10 @@ class TritonPythonModel:
         except Exception as error:
             self._log("error", f"metrics could not be written: {error}")
 
-
-def _send(sender: Any, response: Any) -> None:
-    try:
-        sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-    except Exception as error:
-        pb_utils.Logger.log_error(f"an answer could not be sent: {error}")
+    def _send(self, sender: Any, response: Any) -> None:
+        assert self._heartbeat is not None
+        self._heartbeat.leave_if_given_up(self._begun, self._name)
+        try:
+            sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        except Exception as error:
+            pb_utils.Logger.log_error(f"an answer could not be sent: {error}")

@@ -18,6 +18,7 @@ from text_backend.build import Built, build_front_end
 
 from voxrepo_contract import tensors
 from voxrepo_contract.errors import InvalidArgument, VoxrepoError
+from voxrepo_contract.heartbeat import Heartbeat
 
 
 class TritonPythonModel:
@@ -32,6 +33,7 @@ class TritonPythonModel:
         version_dir = Path(args["model_repository"]) / args["model_version"]
         self._name = args["model_name"]
         try:
+            heartbeat = Heartbeat.of_environment()
             self._load(version_dir)
         except VoxrepoError as error:
             self.finalize()
@@ -39,6 +41,7 @@ class TritonPythonModel:
         except BaseException:
             self.finalize()
             raise
+        self._heartbeat = heartbeat.start()
 
     def _load(self, version_dir: Path) -> None:
         self._built = build_front_end(version_dir)
@@ -47,10 +50,16 @@ class TritonPythonModel:
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer each request by itself: one that fails does not touch the others of its batch."""
-        return [self._answer(request) for request in requests]
+        begun = self._heartbeat.mark()
+        answers = [self._answer(request) for request in requests]
+        self._heartbeat.leave_if_given_up(begun, self._name)
+        return answers
 
     def finalize(self) -> None:
         """End the phonemizer."""
+        heartbeat: Heartbeat | None = getattr(self, "_heartbeat", None)
+        if heartbeat is not None:
+            heartbeat.close()
         built: Built | None = getattr(self, "_built", None)
         if built is not None:
             built.close()

@@ -9,7 +9,8 @@
     ├── TimedOut           timeout_s passed
     ├── ClientClosed       the client was used after close(), or in a process or event loop it does not belong to
     └── ServerError        the server failed (500, 501 and whatever else it may answer)
-        └── BadResponse    the answer is not what the protocol says; probably not a voxrepo server
+        ├── BadResponse    the answer is not what the protocol says; probably not a voxrepo server
+        └── StreamingNotOffered  the server speaks with the voice, but only in whole answers
 
 No other exception leaves the library on account of the network or the server; exceptions of tritonclient, grpc and
 aiohttp are kept as ``__cause__``. Nothing is repeated automatically: synthesis is costly, and a caller that repeats
@@ -17,6 +18,11 @@ without need makes a busy server busier. Repeat ``ServerBusy`` after ``retry_aft
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from voxrepo_client.speech import Speech
 
 
 class VoxrepoClientError(Exception):
@@ -26,7 +32,10 @@ class VoxrepoClientError(Exception):
         message: the sentence.
         code: the status as the transport names it (``"INVALID_ARGUMENT"`` or ``"400"``), ``None`` where the error
             arose on this side.
+        received: of a stream that failed after its first piece, the audio that came before; ``None`` otherwise.
     """
+
+    received: Speech | None = None
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
         super().__init__(message)
@@ -76,3 +85,7 @@ class ServerError(VoxrepoClientError):
 
 class BadResponse(ServerError):
     """The answer does not follow the protocol; probably something else listens at the address."""
+
+
+class StreamingNotOffered(ServerError):
+    """The server speaks with the voice, but does not stream it; ``synthesize`` works."""

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from voxrepo_client.errors import InvalidRequest, VoxrepoClientError
+from voxrepo_client.timing import StreamTiming, summarise
+from voxrepo_client.timing import percentile as percentile_of
 from voxrepo_client.voice import AsyncVoice
 
 SENTENCES = (
@@ -46,6 +48,7 @@ class Record:
         end_s: when its answer was complete.
         audio_s: length of the audio, 0 if it failed.
         error: class name of the error, ``None`` if it succeeded.
+        timing: of a stream, when its pieces came; ``None`` of a unary request.
     """
 
     client: int
@@ -53,6 +56,7 @@ class Record:
     end_s: float
     audio_s: float
     error: str | None = None
+    timing: StreamTiming | None = None
 
     @property
     def latency_s(self) -> float:
@@ -82,10 +86,7 @@ class LoadReport:
 
     def latency_s(self, percentile: float) -> float:
         """Latency below which ``percentile`` percent of the successful requests stayed (nearest rank); NaN if none."""
-        latencies_s = sorted(record.latency_s for record in self.records if record.error is None)
-        if not latencies_s:
-            return math.nan
-        return latencies_s[max(0, math.ceil(percentile / 100 * len(latencies_s)) - 1)]
+        return percentile_of((record.latency_s for record in self.records if record.error is None), percentile)
 
     def _per_second(self, amount_of: Callable[[Record], float]) -> float:
         return sum(amount_of(record) for record in self.records if record.error is None) / self.duration_s
@@ -107,6 +108,7 @@ class LoadReport:
             latency_s = self.latency_s(percentile)
             return None if math.isnan(latency_s) else round(latency_s * 1000, 3)
 
+        timings = [record.timing for record in self.records if record.timing is not None and record.error is None]
         return {
             "clients": self.clients,
             "duration_s": self.duration_s,
@@ -115,25 +117,39 @@ class LoadReport:
             "requests_per_s": round(self.requests_per_s, 4),
             "audio_s_per_s": round(self.audio_s_per_s, 4),
             "latency_ms": {"p50": ms(50), "p90": ms(90), "p99": ms(99), "max": ms(100)},
+            **({"stream": summarise(timings)} if timings else {}),
         }
 
 
 async def _client(
-    index: int, voice: AsyncVoice, texts: Sequence[str], seed: int | None, opened_s: float, until_s: float
+    index: int,
+    voice: AsyncVoice,
+    texts: Sequence[str],
+    seed: int | None,
+    streams: bool,
+    pause_after_error_s: float,
+    opened_s: float,
+    until_s: float,
 ) -> list[Record]:
     records: list[Record] = []
     turn = index  # clients start at different texts
     while (start_s := time.perf_counter()) < until_s:
-        audio_s, error = 0.0, None
+        text = texts[turn % len(texts)]
+        audio_s, error, timing = 0.0, None, None
         try:
-            audio_s = (await voice.synthesize(texts[turn % len(texts)], seed=seed)).duration_s
+            if streams:
+                stream = voice.stream(text, seed=seed)
+                audio_s = (await stream.collect()).duration_s
+                timing = stream.timing
+            else:
+                audio_s = (await voice.synthesize(text, seed=seed)).duration_s
         except VoxrepoClientError as failure:
             error = type(failure).__name__
-        records.append(Record(index, start_s - opened_s, time.perf_counter() - opened_s, audio_s, error))
+        records.append(Record(index, start_s - opened_s, time.perf_counter() - opened_s, audio_s, error, timing))
         turn += 1
         if error is not None:
             # a server that refuses at once would otherwise be hammered without a pause
-            await asyncio.sleep(PAUSE_AFTER_ERROR_S)
+            await asyncio.sleep(pause_after_error_s)
     return records
 
 
@@ -147,6 +163,8 @@ async def run_async(
     warmup_s: float = 1.0,
     seed: int | None = None,
     timeout_s: float | None = None,
+    stream: bool = False,
+    pause_after_error_s: float = PAUSE_AFTER_ERROR_S,
 ) -> LoadReport:
     """Load a voice for a time and report what was measured.
 
@@ -161,6 +179,8 @@ async def run_async(
         warmup_s: load before it, not measured.
         seed: sent with every request; drawn by the server by default.
         timeout_s: limit for each request.
+        stream: have the audio streamed; every piece is taken at once, and the times of the pieces are reported.
+        pause_after_error_s: what a client waits after a failed request.
 
     Raises:
         InvalidRequest: an argument cannot be used. Errors of requests are counted, not raised.
@@ -174,7 +194,10 @@ async def run_async(
     opens_s = time.perf_counter() + warmup_s
     closes_s = opens_s + duration_s
     try:
-        loops = (_client(index, each, texts, seed, opens_s, closes_s) for index, each in enumerate(voices))
+        loops = (
+            _client(index, each, texts, seed, stream, pause_after_error_s, opens_s, closes_s)
+            for index, each in enumerate(voices)
+        )
         records = [record for records in await asyncio.gather(*loops) for record in records]
     finally:
         for each in voices:
@@ -199,6 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--texts", type=Path, help="UTF-8 file, one text a line (default: eight sentences)")
     parser.add_argument("--seed", type=int, help="seed of every request (default: drawn by the server)")
     parser.add_argument("--timeout-s", type=float, help="limit for each request (default: none)")
+    parser.add_argument("--stream", action="store_true", help="stream, and report first pieces, gaps and underruns")
     options = parser.parse_args(arguments)
     try:
         texts: Sequence[str] = SENTENCES
@@ -213,6 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warmup_s=options.warmup_s,
             seed=options.seed,
             timeout_s=options.timeout_s,
+            stream=options.stream,
         )
     except (InvalidRequest, OSError, UnicodeDecodeError) as error:
         sys.stderr.write(f"{error}\n")

@@ -9,11 +9,15 @@ from __future__ import annotations
 import re
 import secrets
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from voxrepo_client.errors import InvalidRequest
 from voxrepo_client.speech import Speech, join
+from voxrepo_client.streaming import SpeechStream
 from voxrepo_client.voice import Voice
 
 DEFAULT_MAX_TEXT_CHARS = 4096
@@ -95,6 +99,26 @@ def split_text(text: str, limit: int) -> list[Piece]:
     return pieces
 
 
+def plan_requests(
+    voice: Voice, text: str, *, max_text_chars: int | None, seed: int | None, timeout_s: float | None
+) -> tuple[list[Piece], int | None]:
+    """The requests that a text takes, and the seed that all of them use.
+
+    A text that fits into one request is sent as it is. A seed is drawn where several requests must share one.
+
+    Raises:
+        VoxrepoClientError: the voice's limit is not given and cannot be asked.
+    """
+    if max_text_chars is None:
+        max_text_chars = voice.info(timeout_s).max_text_chars or DEFAULT_MAX_TEXT_CHARS
+    # an empty list only for a blank text: the server's own words for it are the best ones
+    pieces = [Piece(text, 0)] if len(text) <= max_text_chars else split_text(text, max_text_chars)
+    pieces = pieces or [Piece(text, 0)]
+    if len(pieces) > 1 and seed is None:
+        seed = secrets.randbelow(2**31)
+    return pieces, seed
+
+
 def synthesize_long(
     voice: Voice,
     text: str,
@@ -132,13 +156,7 @@ def synthesize_long(
     Raises:
         VoxrepoClientError: of the first request that fails; nothing is returned then.
     """
-    if max_text_chars is None:
-        max_text_chars = voice.info(timeout_s).max_text_chars or DEFAULT_MAX_TEXT_CHARS
-    # an empty list only for a blank text: the server's own words for it are the best ones
-    pieces = [Piece(text, 0)] if len(text) <= max_text_chars else split_text(text, max_text_chars)
-    pieces = pieces or [Piece(text, 0)]
-    if len(pieces) > 1 and seed is None:
-        seed = secrets.randbelow(2**31)
+    pieces, seed = plan_requests(voice, text, max_text_chars=max_text_chars, seed=seed, timeout_s=timeout_s)
     total = sum(len(piece.text) for piece in pieces)
     done = 0
     parts: list[Speech] = []
@@ -161,3 +179,45 @@ def synthesize_long(
     if on_progress is not None:
         on_progress(done, total)
     return join(parts, [piece.pause_ms / speed for piece in pieces]), parts
+
+
+def stream_long(
+    voice: Voice,
+    text: str,
+    *,
+    max_text_chars: int | None = None,
+    speed: float = 1.0,
+    speaker: str | None = None,
+    seed: int | None = None,
+    noise_scale: float | None = None,
+    noise_w_scale: float | None = None,
+    normalise: bool | None = None,
+    timeout_s: float | None = None,
+) -> Generator[tuple[SpeechStream, npt.NDArray[np.int16]], None, None]:
+    """Stream a text of any length, in as many requests as it takes, one after the other.
+
+    Joined, the pieces are what :func:`synthesize_long` returns. Arguments are as there; ``timeout_s`` limits each
+    request. Closing the iterator ends the request in flight.
+
+    Yields:
+        Each piece with the stream that it came from; the silence between two requests counts to the first.
+
+    Raises:
+        VoxrepoClientError: of the first request that fails; ``received`` holds what came of that request.
+    """
+    pieces, seed = plan_requests(voice, text, max_text_chars=max_text_chars, seed=seed, timeout_s=timeout_s)
+    for index, part in enumerate(pieces):
+        with voice.stream(
+            part.text,
+            speed=speed,
+            speaker=speaker,
+            seed=seed,
+            noise_scale=noise_scale,
+            noise_w_scale=noise_w_scale,
+            normalise=normalise,
+            timeout_s=timeout_s,
+        ) as stream:
+            for samples in stream:
+                yield stream, samples
+        if index < len(pieces) - 1 and part.pause_ms:
+            yield stream, np.zeros(round(part.pause_ms / speed * (stream.sample_rate_hz or 0) / 1000), np.int16)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from voxrepo_client.errors import ClientClosed
@@ -47,6 +48,13 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Have the loop call ``callback`` without waiting for it; nothing happens once the loop has ended."""
+        if self._pid == os.getpid():
+            # without the lock: a garbage collection may call this while its thread holds it
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(callback)
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
         """Cancel what is still running, run ``last`` and end the thread; closing twice is harmless."""

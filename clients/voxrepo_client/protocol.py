@@ -32,6 +32,9 @@ from voxrepo_client.speech import Speech
 DTYPES: Mapping[str, str] = {"text": "BYTES", "speed": "FP32", "speaker": "BYTES", "seed": "INT64"}
 """Open Inference Protocol data types of the inputs."""
 
+FINAL_PARAMETER = "triton_final_response"
+"""Of an answer in a stream: whether it is the last."""
+
 
 MAX_TIMEOUT_S = 7 * 24 * 3600.0
 """Longest time limit; no request runs for a week, and timers of the transports overflow somewhere above."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from voxrepo_client.errors import (
     BadResponse,
@@ -118,3 +119,17 @@ def error_from_http(status: int, body: bytes, *, retry_after: str | None, addres
             )
         return VoiceNotFound(text, code=code)
     return ServerError(text, code=code)
+
+
+def error_from_event(document: Mapping[str, Any]) -> VoxrepoClientError:
+    """The error that a server-sent event tells, after the status 200 has gone out.
+
+    Args:
+        document: the event: ``error``, its text, and where the server says so ``code``, the name of a gRPC status.
+    """
+    text, code = document.get("error"), document.get("code")
+    told = text if isinstance(text, str) else json.dumps(text)[:_SHOWN_CHARS]
+    if isinstance(code, str) and code:
+        # the server's own word, so that no text can be mistaken for the channel's
+        return error_from_grpc(code, told, metadata={}, debug="received from peer", address="")
+    return ServerError(told)

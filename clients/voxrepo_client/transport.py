@@ -13,11 +13,34 @@ CONNECT_TIMEOUT_S = 10.0
 """How long a connection may take to be made, where the caller's own limit is not shorter."""
 
 
+class AnswerStream(Protocol):
+    """The answers to one request, for blocking code; read by one thread."""
+
+    def read(self) -> InferAnswer | None:
+        """Wait for the next answer; ``None`` after the last. The first call sends the request."""
+
+    def cancel(self) -> None:
+        """End the request at the server without waiting; harmless after its end, from any thread."""
+
+
+class AsyncAnswerStream(Protocol):
+    """The same for asyncio; read by one task."""
+
+    async def read(self) -> InferAnswer | None:
+        """Wait for the next answer; ``None`` after the last. The first call sends the request."""
+
+    def cancel(self) -> None:
+        """End the request at the server without waiting; harmless after its end."""
+
+
 class Transport(Protocol):
     """A blocking connection to one server; may be used by several threads at once."""
 
     def infer(self, call: InferCall, timeout_s: float | None) -> InferAnswer:
         """Send one request and wait for its answer."""
+
+    def stream(self, call: InferCall, timeout_s: float | None) -> AnswerStream:
+        """One request that is answered in pieces; any number of them may be open at once."""
 
     def index(self, timeout_s: float | None) -> list[dict[str, Any]]:
         """The repository index: ``name``, ``version``, ``state``, ``reason`` per model version."""
@@ -37,6 +60,9 @@ class AsyncTransport(Protocol):
 
     async def infer(self, call: InferCall, timeout_s: float | None) -> InferAnswer:
         """Send one request and wait for its answer."""
+
+    def stream(self, call: InferCall, timeout_s: float | None) -> AsyncAnswerStream:
+        """One request that is answered in pieces; any number of them may be open at once."""
 
     async def index(self, timeout_s: float | None) -> list[dict[str, Any]]:
         """The repository index: ``name``, ``version``, ``state``, ``reason`` per model version."""

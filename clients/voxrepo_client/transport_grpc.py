@@ -10,12 +10,14 @@ from typing import Any
 import grpc
 import tritonclient.grpc
 import tritonclient.grpc.aio
+from tritonclient.grpc import service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from voxrepo_client.address import Address
 from voxrepo_client.errors import BadResponse, ClientClosed, InvalidRequest, VoxrepoClientError
 from voxrepo_client.protocol import DTYPES, InferAnswer, InferCall, timeout_us
 from voxrepo_client.status import error_from_grpc
+from voxrepo_client.stream_grpc import AsyncGrpcAnswerStream, GrpcAnswerStream, answer_of
 from voxrepo_client.transport import CONNECT_TIMEOUT_S, closed_error
 
 _MAX_MESSAGE_BYTES = 2**31 - 1
@@ -39,6 +41,14 @@ def _channel_options(address: Address) -> list[tuple[str, int]]:
     return [*_CHANNEL_OPTIONS, *([("grpc.enable_http_proxy", 0)] if address.is_loopback else [])]
 
 
+def _open_channel(module: Any, address: Address) -> Any:
+    """A channel of ``grpc`` or of ``grpc.aio``; connects with the first call."""
+    options = _channel_options(address)
+    if address.tls:
+        return module.secure_channel(address.target, grpc.ssl_channel_credentials(), options=options)
+    return module.insecure_channel(address.target, options=options)
+
+
 def _inputs(call: InferCall) -> list[Any]:
     tensors = []
     for name, array in call.inputs.items():
@@ -57,20 +67,6 @@ def _infer_arguments(call: InferCall, timeout_s: float | None, headers: Mapping[
         "client_timeout": timeout_s,
         "headers": dict(headers),
     }
-
-
-def _answer(result: Any) -> InferAnswer:
-    response = result.get_response()
-    parameters = {
-        key: getattr(value, value.WhichOneof("parameter_choice"))
-        for key, value in response.parameters.items()
-        if value.WhichOneof("parameter_choice")
-    }
-    try:
-        outputs = {output.name: result.as_numpy(output.name) for output in response.outputs}
-    except (ValueError, TypeError, InferenceServerException) as error:
-        raise BadResponse(f"an output tensor does not fit its description: {error}") from error
-    return InferAnswer(outputs, parameters)
 
 
 def _translate(error: InferenceServerException, address: Address) -> VoxrepoClientError:
@@ -105,7 +101,7 @@ def _typed_errors(address: Address) -> Iterator[None]:
 
 
 class GrpcTransport:
-    """Blocking; one connection, made with the first call.
+    """Blocking; one connection for unary calls and one for streams, made with the first call of their kind.
 
     tritonclient documents its clients as not thread-safe because of their streams, which are not used here; a unary
     call touches nothing but the gRPC channel, and that is thread-safe.
@@ -118,6 +114,8 @@ class GrpcTransport:
         self._client = tritonclient.grpc.InferenceServerClient(
             address.target, ssl=address.tls, channel_args=_channel_options(address)
         )
+        self._stream_channel = _open_channel(grpc, address)
+        self._stream_stub = service_pb2_grpc.GRPCInferenceServiceStub(self._stream_channel)
 
     @contextmanager
     def _call(self) -> Iterator[None]:
@@ -129,7 +127,12 @@ class GrpcTransport:
     def infer(self, call: InferCall, timeout_s: float | None) -> InferAnswer:
         """Send one request and wait for its answer."""
         with self._call():
-            return _answer(self._client.infer(**_infer_arguments(call, timeout_s, self._headers)))
+            return answer_of(self._client.infer(**_infer_arguments(call, timeout_s, self._headers)).get_response())
+
+    def stream(self, call: InferCall, timeout_s: float | None) -> GrpcAnswerStream:
+        """One request that is answered in pieces."""
+        with self._call():
+            return GrpcAnswerStream(self._stream_stub, call, timeout_s, self._headers, self._address)
 
     def index(self, timeout_s: float | None) -> list[dict[str, Any]]:
         """The repository index."""
@@ -156,16 +159,18 @@ class GrpcTransport:
         """Free the connection; calls in flight end with an error."""
         if not self._closed:
             self._closed = True
+            self._stream_channel.close()
             self._client.close()
 
 
 class AsyncGrpcTransport:
-    """For asyncio; one connection, made with the first call and bound to that call's event loop."""
+    """For asyncio; one connection for unary calls and one for streams, bound to the event loop of the first call."""
 
     def __init__(self, address: Address, headers: Mapping[str, str]) -> None:
         self._address = address
         self._headers = dict(headers)
         self._client: Any = None
+        self._stream_channel: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
@@ -179,6 +184,7 @@ class AsyncGrpcTransport:
             self._client = tritonclient.grpc.aio.InferenceServerClient(
                 self._address.target, ssl=self._address.tls, channel_args=_channel_options(self._address)
             )
+            self._stream_channel = _open_channel(grpc.aio, self._address)
         elif loop is not self._loop:
             raise ClientClosed(f"the client of {self._address} belongs to another event loop; make one per loop")
         try:
@@ -190,7 +196,14 @@ class AsyncGrpcTransport:
     async def infer(self, call: InferCall, timeout_s: float | None) -> InferAnswer:
         """Send one request and wait for its answer."""
         with self._call() as client:
-            return _answer(await client.infer(**_infer_arguments(call, timeout_s, self._headers)))
+            result = await client.infer(**_infer_arguments(call, timeout_s, self._headers))
+            return answer_of(result.get_response())
+
+    def stream(self, call: InferCall, timeout_s: float | None) -> AsyncGrpcAnswerStream:
+        """One request that is answered in pieces."""
+        with self._call():
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(self._stream_channel)
+            return AsyncGrpcAnswerStream(stub, call, timeout_s, self._headers, self._address, lambda: self._closed)
 
     async def index(self, timeout_s: float | None) -> list[dict[str, Any]]:
         """The repository index."""
@@ -218,4 +231,5 @@ class AsyncGrpcTransport:
         if not self._closed:
             self._closed = True
             if self._client is not None:
+                await self._stream_channel.close()
                 await self._client.close()

@@ -19,10 +19,12 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 from voxrepo_client.address import Address
-from voxrepo_client.errors import BadResponse, ClientClosed, ConnectionFailed, TimedOut
+from voxrepo_client.errors import BadResponse, ClientClosed
+from voxrepo_client.http_errors import typed_errors
 from voxrepo_client.loop_thread import LoopThread
 from voxrepo_client.protocol import DTYPES, InferAnswer, InferCall, timeout_us
 from voxrepo_client.status import error_from_http
+from voxrepo_client.stream_http import AsyncHttpAnswerStream, HttpAnswerStream
 from voxrepo_client.transport import CONNECT_TIMEOUT_S, closed_error
 
 _HEADER_LENGTH = "Inference-Header-Content-Length"
@@ -64,6 +66,7 @@ class AsyncHttpTransport:
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._streams: weakref.WeakSet[AsyncHttpAnswerStream] = weakref.WeakSet()
 
     def _open(self) -> aiohttp.ClientSession:
         if self._closed:
@@ -87,24 +90,17 @@ class AsyncHttpTransport:
         session = self._open()
         limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
         loop = asyncio.get_running_loop()
-        start_s = loop.time()
         try:
-            async with session.request(
-                method,
-                f"{self._address}{path}",
-                data=body or None,
-                headers=headers,
-                timeout=limit,
-                allow_redirects=False,
-            ) as response:
-                received = await response.read()
-        except asyncio.TimeoutError as error:
-            # aiohttp gives up on connecting for either limit, with one class for both
-            if timeout_s is not None and loop.time() - start_s >= timeout_s:
-                raise TimedOut(f"{self._address} did not answer within {timeout_s:g} s") from error
-            raise ConnectionFailed(f"no connection to {self._address} within {CONNECT_TIMEOUT_S:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionFailed(f"no connection to {self._address}: {error or type(error).__name__}") from error
+            with typed_errors(self._address, timeout_s, loop.time()):
+                async with session.request(
+                    method,
+                    f"{self._address}{path}",
+                    data=body or None,
+                    headers=headers,
+                    timeout=limit,
+                    allow_redirects=False,
+                ) as response:
+                    received = await response.read()
         except RuntimeError as error:  # aiohttp's word for a session that was closed meanwhile
             if self._closed:
                 raise closed_error(self._address) from error
@@ -138,6 +134,12 @@ class AsyncHttpTransport:
         received, answered = await self._fetch("POST", path, timeout_s, body, headers)
         return _answer(received, answered.get(_HEADER_LENGTH), self._address)
 
+    def stream(self, call: InferCall, timeout_s: float | None) -> AsyncHttpAnswerStream:
+        """One request that is answered in pieces."""
+        stream = AsyncHttpAnswerStream(self._open, call, timeout_s, self._address)
+        self._streams.add(stream)
+        return stream
+
     async def index(self, timeout_s: float | None) -> list[dict[str, Any]]:
         """The repository index."""
         parsed = await self._fetch_json("POST", "/v2/repository/index", timeout_s)
@@ -156,6 +158,8 @@ class AsyncHttpTransport:
     async def close(self) -> None:
         """Free the connections; calls in flight end with an error."""
         self._closed = True
+        for stream in list(self._streams):  # aiohttp would leave whoever reads one waiting
+            stream.cancel()
         if self._session is not None:
             await self._session.close()
 
@@ -184,6 +188,10 @@ class HttpTransport:
         """Send one request and wait for its answer."""
         answer: InferAnswer = self._run(self._asynchronous.infer(call, timeout_s))
         return answer
+
+    def stream(self, call: InferCall, timeout_s: float | None) -> HttpAnswerStream:
+        """One request that is answered in pieces."""
+        return HttpAnswerStream(self._thread, self._asynchronous.stream(call, timeout_s), self._run)
 
     def index(self, timeout_s: float | None) -> list[dict[str, Any]]:
         """The repository index."""

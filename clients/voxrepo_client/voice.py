@@ -10,6 +10,7 @@ from voxrepo_client.address import Address, parse_address
 from voxrepo_client.errors import ServerBusy, VoiceNotFound
 from voxrepo_client.protocol import build_call, check_timeout_s, parse_answer
 from voxrepo_client.speech import Speech
+from voxrepo_client.streaming import AsyncSpeechStream, SpeechStream
 from voxrepo_client.transport import AsyncTransport, Transport, check_headers, open_async_transport, open_transport
 from voxrepo_client.voice_info import VoiceInfo, is_voice, ready_names, voice_info
 
@@ -17,9 +18,9 @@ from voxrepo_client.voice_info import VoiceInfo, is_voice, ready_names, voice_in
 class Voice:
     """A voice of a server, for blocking code.
 
-    One object is one connection (gRPC) or one pool of connections (HTTP), made with the first call. Any number of
-    threads may use it at once. A server that runs several worker processes gives each connection to one of them:
-    for much parallel work over gRPC make several objects.
+    One object is one connection (gRPC; a second one where it streams) or one pool of connections (HTTP), made with the
+    first call. Any number of threads may use it at once. A server that runs several worker processes gives each
+    connection to one of them: for much parallel work over gRPC make several objects.
 
     Args:
         name: name of the voice, e.g. ``en-joe``.
@@ -83,6 +84,55 @@ class Voice:
             normalise=normalise,
         )
         return parse_answer(self._transport.infer(call, check_timeout_s(timeout_s) or self._timeout_s))
+
+    def stream(
+        self,
+        text: str,
+        *,
+        speed: float = 1.0,
+        speaker: str | None = None,
+        seed: int | None = None,
+        noise_scale: float | None = None,
+        noise_w_scale: float | None = None,
+        normalise: bool | None = None,
+        timeout_s: float | None = None,
+    ) -> SpeechStream:
+        """Speak ``text`` in pieces that come as they are made; joined they are what :meth:`synthesize` returns.
+
+            with voice.stream("A long story.") as stream:
+                for piece in stream:  # int16 [N]
+                    play(piece, stream.sample_rate_hz)
+
+        The request is sent when the first piece is asked for. Any number of streams may be open at once; each is read
+        by one thread. Leaving early ends the request at the server.
+
+        Args:
+            text: as of :meth:`synthesize`, like all that follow; for more see
+                :func:`~voxrepo_client.longtext.stream_long`.
+            speed: as above.
+            speaker: as above.
+            seed: as above.
+            noise_scale: as above.
+            noise_w_scale: as above.
+            normalise: as above.
+            timeout_s: limit for the whole stream, the time that the caller takes between pieces included.
+
+        Raises:
+            InvalidRequest: an argument cannot be sent. Everything else is raised by the iteration:
+                :class:`StreamingNotOffered` where the server has the voice but does not stream it, otherwise the
+                errors of :meth:`synthesize`.
+        """
+        call = build_call(
+            self.name,
+            text,
+            speed=speed,
+            speaker=speaker,
+            seed=seed,
+            noise_scale=noise_scale,
+            noise_w_scale=noise_w_scale,
+            normalise=normalise,
+        )
+        return SpeechStream(self._transport, call, check_timeout_s(timeout_s) or self._timeout_s)
 
     def info(self, timeout_s: float | None = None) -> VoiceInfo:
         """What the server says about the voice.
@@ -156,6 +206,38 @@ class AsyncVoice:
             normalise=normalise,
         )
         return parse_answer(await self._transport.infer(call, check_timeout_s(timeout_s) or self._timeout_s))
+
+    def stream(
+        self,
+        text: str,
+        *,
+        speed: float = 1.0,
+        speaker: str | None = None,
+        seed: int | None = None,
+        noise_scale: float | None = None,
+        noise_w_scale: float | None = None,
+        normalise: bool | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncSpeechStream:
+        """Speak ``text`` in pieces that come as they are made; arguments and errors as of :meth:`Voice.stream`.
+
+            async with voice.stream("A long story.") as stream:
+                async for piece in stream:  # int16 [N]
+                    await play(piece, stream.sample_rate_hz)
+
+        Call it, and read the stream, on the voice's event loop.
+        """
+        call = build_call(
+            self.name,
+            text,
+            speed=speed,
+            speaker=speaker,
+            seed=seed,
+            noise_scale=noise_scale,
+            noise_w_scale=noise_w_scale,
+            normalise=normalise,
+        )
+        return AsyncSpeechStream(self._transport, call, check_timeout_s(timeout_s) or self._timeout_s)
 
     async def info(self, timeout_s: float | None = None) -> VoiceInfo:
         """What the server says about the voice; errors as of :meth:`Voice.info`."""

@@ -36,6 +36,16 @@ def spoken(text: str, speed: float = 1.0, speaker: str = "", seed: int = DRAWN_S
     return rng.integers(-9000, 9000, int(len(text) * 400 / speed), dtype=np.int16)
 
 
+def pieces(audio: npt.NDArray[np.int16]) -> list[npt.NDArray[np.int16]]:
+    """The pieces in which the server streams: 1,000 samples first, then growing."""
+    cuts, size = [], 1000
+    start = 0
+    while start < len(audio):
+        cuts.append(audio[start : start + size])
+        start, size = start + size, size * 2
+    return cuts
+
+
 @dataclass
 class Failure:
     """An error to answer with instead of speech; ``body`` replaces the protocol's error JSON over HTTP."""
@@ -91,6 +101,12 @@ class ProtocolServer:
         raw_answer: over HTTP, sent as it is with status 200 instead of an inference response.
         dropped: answered with every speech, as JSON.
         audio_dtype: data type of the answer's samples over gRPC.
+        piece_delay_s: slept before every piece after the first.
+        fail_after: ``fail`` comes after so many pieces of a stream; ``None``: instead of any.
+        hang_up_after: the stream breaks off after so many pieces.
+        final_is_told: whether the end of a stream is marked over gRPC.
+        sent: pieces of all streams so far.
+        cancelled: set when a stream's client has left.
     """
 
     models: dict[str, Any] = field(default_factory=dict)
@@ -101,6 +117,12 @@ class ProtocolServer:
     raw_answer: bytes | None = None
     dropped: dict[str, int] = field(default_factory=dict)
     audio_dtype: str = "INT16"
+    piece_delay_s: float = 0.0
+    fail_after: int | None = None
+    hang_up_after: int | None = None
+    final_is_told: bool = True
+    sent: list[int] = field(default_factory=list)
+    cancelled: threading.Event = field(default_factory=threading.Event)
     grpc_port: int = 0
     http_port: int = 0
 
@@ -115,6 +137,8 @@ class ProtocolServer:
         self.not_ready = {"broken"}
         self.fail, self.delay_s, self.raw_answer, self.audio_dtype = None, 0.0, None, "INT16"
         self.received, self.dropped = [], {}
+        self.piece_delay_s, self.fail_after, self.hang_up_after, self.final_is_told = 0.0, None, None, True
+        self.sent, self.cancelled = [], threading.Event()
 
     def add_voice(self, name: str, speakers: list[str]) -> None:
         self.models[name] = _voice_config(name, speakers)
@@ -149,7 +173,7 @@ class ProtocolServer:
         def serve() -> None:
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
-            self._runner = web.AppRunner(_http_app(self), shutdown_timeout=0.1)
+            self._runner = web.AppRunner(_http_app(self), shutdown_timeout=0.1, handler_cancellation=True)
             self._loop.run_until_complete(self._runner.setup())
             site = web.TCPSite(self._runner, "127.0.0.1", 0)
             self._loop.run_until_complete(site.start())
@@ -202,23 +226,25 @@ class _GrpcDoor(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
             _metadata(self._config(request.name, context)), service_pb2.ModelMetadataResponse()
         )
 
-    def ModelInfer(self, request, context):
-        server = self._server
-        received = server.received  # the list at arrival: what one test gave up must not show in the next
-        time.sleep(server.delay_s)
-        if server.fail:
-            if server.fail.retry_after:
-                context.set_trailing_metadata((("retry-after", server.fail.retry_after),))
-            context.abort(getattr(grpc.StatusCode, server.fail.code), server.fail.text)
-        self._config(request.model_name, context)
+    def _fail(self, context: grpc.ServicerContext) -> None:
+        failure = self._server.fail
+        assert failure is not None
+        if failure.retry_after:
+            context.set_trailing_metadata((("retry-after", failure.retry_after),))
+        context.abort(getattr(grpc.StatusCode, failure.code), failure.text)
+
+    def _received(self, request, context) -> Received:
         inputs = {
             tensor.name: _scalar(tensor.datatype, raw)
             for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True)
         }
         parameters = {k: getattr(v, v.WhichOneof("parameter_choice")) for k, v in request.parameters.items()}
         headers = {k: v for k, v in context.invocation_metadata() if isinstance(v, str)}
-        audio = server.speak(Received(request.model_name, inputs, parameters, headers), received)
-        answer = service_pb2.ModelInferResponse(model_name=request.model_name, model_version="1")
+        return Received(request.model_name, inputs, parameters, headers)
+
+    def _answer(self, name: str, inputs: dict[str, Any], audio: npt.NDArray[np.int16]):
+        server = self._server
+        answer = service_pb2.ModelInferResponse(model_name=name, model_version="1")
         answer.parameters["seed"].int64_param = inputs.get("seed", DRAWN_SEED)
         answer.parameters["versions"].string_param = json.dumps(VERSIONS)
         answer.parameters["dropped"].string_param = json.dumps(server.dropped)
@@ -229,6 +255,68 @@ class _GrpcDoor(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
             answer.outputs.add(name=name, datatype=dtype, shape=[1, len(array)])
             answer.raw_output_contents.append(array.tobytes())
         return answer
+
+    def ModelInfer(self, request, context):
+        server = self._server
+        received = server.received  # the list at arrival: what one test gave up must not show in the next
+        time.sleep(server.delay_s)
+        if server.fail:
+            self._fail(context)
+        self._config(request.model_name, context)
+        asked = self._received(request, context)
+        return self._answer(request.model_name, asked.inputs, server.speak(asked, received))
+
+    def ModelStreamInfer(self, requests, context):
+        for request in requests:
+            yield from self._stream(request, context)
+
+    def _stream(self, request, context):
+        server = self._server
+        received, cancelled, sent = server.received, server.cancelled, server.sent
+        context.add_callback(lambda: None if done else cancelled.set())
+        done: list[bool] = []
+        asked = self._received(request, context)
+        assert asked.parameters.pop("triton_enable_empty_final_response") is True
+        time.sleep(server.delay_s)
+        try:
+            if server.fail and server.fail_after is None:
+                done.append(True)
+                yield _told(server.fail)
+                return
+            if request.model_name not in server.models:
+                done.append(True)
+                yield _told(Failure("NOT_FOUND", 404, f"unknown model '{request.model_name}'"))
+                return
+            for index, piece in enumerate(pieces(server.speak(asked, received))):
+                if server.fail and server.fail_after == index:
+                    done.append(True)
+                    yield _told(server.fail)
+                    return
+                if server.hang_up_after == index:
+                    context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+                time.sleep(server.piece_delay_s if index else 0.0)
+                answer = self._answer(request.model_name, asked.inputs, piece)
+                answer.parameters["triton_final_response"].bool_param = False
+                yield service_pb2.ModelStreamInferResponse(infer_response=answer)
+                sent.append(len(piece))
+            done.append(True)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            done.append(True)
+            raise
+        if server.final_is_told:
+            final = service_pb2.ModelInferResponse(model_name=request.model_name)
+            final.parameters["triton_final_response"].bool_param = True
+            yield service_pb2.ModelStreamInferResponse(infer_response=final)
+
+
+def _told(failure: Failure):
+    answer = service_pb2.ModelStreamInferResponse(error_message=failure.text)
+    answer.infer_response.parameters["error_code"].string_param = failure.code
+    if failure.retry_after:
+        answer.infer_response.parameters["retry_after_s"].int64_param = int(failure.retry_after)
+    return answer
 
 
 def _scalar(dtype: str, raw: bytes) -> Any:
@@ -266,16 +354,59 @@ def _http_app(server: ProtocolServer) -> web.Application:
     async def config(request: web.Request) -> web.Response:
         return web.json_response(json_format.MessageToDict(found(request), preserving_proto_field_name=True))
 
+    def failed(failure: Failure) -> web.Response:
+        headers = {"Retry-After": failure.retry_after} if failure.retry_after else {}
+        error = json.dumps({"error": failure.text}).encode()
+        if failure.body is not None:
+            error = failure.body
+        return web.Response(status=failure.http_status, body=error, headers=headers)
+
+    async def generate_stream(request: web.Request) -> web.StreamResponse:
+        document = await request.json()
+        received, cancelled, sent = server.received, server.cancelled, server.sent
+        await asyncio.sleep(server.delay_s)
+        if server.fail and server.fail_after is None:
+            return failed(server.fail)
+        if server.raw_answer is not None:
+            return web.Response(body=server.raw_answer)
+        found(request)
+        parameters = document.pop("parameters", {})
+        inputs = {key: value.encode() if isinstance(value, str) else value for key, value in document.items()}
+        asked = Received(request.match_info["model"], inputs, parameters, dict(request.headers))
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        try:
+            for index, piece in enumerate(pieces(server.speak(asked, received))):
+                if server.fail and server.fail_after == index:
+                    error = {"error": server.fail.text, "code": server.fail.code}
+                    await response.write(b"data: " + json.dumps(error).encode() + b"\n\n")
+                    return response
+                if server.hang_up_after == index:
+                    assert request.transport is not None
+                    request.transport.abort()
+                    return response
+                await asyncio.sleep(server.piece_delay_s if index else 0.0)
+                event = {
+                    "model_name": asked.model,
+                    "seed": inputs.get("seed", DRAWN_SEED),
+                    "versions": json.dumps(VERSIONS),
+                    "dropped": json.dumps(server.dropped),
+                    "audio": piece.tolist() if len(piece) != 1 else int(piece[0]),
+                    "sample_rate": SAMPLE_RATE_HZ,
+                }
+                await response.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+                sent.append(len(piece))
+        except (ConnectionError, asyncio.CancelledError):
+            cancelled.set()
+            raise
+        return response
+
     async def infer(request: web.Request) -> web.Response:
         body = await request.read()
         received = server.received
         await asyncio.sleep(server.delay_s)
         if server.fail:
-            headers = {"Retry-After": server.fail.retry_after} if server.fail.retry_after else {}
-            error = json.dumps({"error": server.fail.text}).encode()
-            if server.fail.body is not None:
-                error = server.fail.body
-            return web.Response(status=server.fail.http_status, body=error, headers=headers)
+            return failed(server.fail)
         if server.raw_answer is not None:
             return web.Response(body=server.raw_answer)
         found(request)
@@ -316,4 +447,5 @@ def _http_app(server: ProtocolServer) -> web.Application:
     app.router.add_get("/v2/models/{model}", metadata)
     app.router.add_get("/v2/models/{model}/config", config)
     app.router.add_post("/v2/models/{model}/infer", infer)
+    app.router.add_post("/v2/models/{model}/generate_stream", generate_stream)
     return app

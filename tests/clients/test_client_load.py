@@ -8,7 +8,7 @@ import pytest
 from voxrepo_client import InvalidRequest
 from voxrepo_client.load import SENTENCES, LoadReport, Record, main, run
 
-from tests.clients.protocol_server import Failure
+from tests.clients.protocol_server import Failure, pieces, spoken
 
 
 def test_rates_count_the_successful_requests_of_the_window():
@@ -73,5 +73,27 @@ def test_prints_json(peer, tmp_path, capsys):
     assert summary["requests"] > 0
     assert {request.inputs["text"] for request in peer.received} == {b"One.", b"Two."}
     assert main([*arguments, "--texts", str(tmp_path / "missing")]) == 2
+    assert main([*arguments, "--stream"]) == 0
+    assert json.loads(capsys.readouterr().out)["stream"]["underruns"] == 0
     peer.fail = Failure("INTERNAL", 500, "no")
     assert main(arguments) == 1
+
+
+def test_streams_and_times_their_pieces(url, peer):
+    peer.piece_delay_s = 0.02
+    report = run("en-joe", SENTENCES, url=url, clients=2, duration_s=1.0, warmup_s=0.1, stream=True)
+    assert report.errors == {}
+    assert {request.model for request in peer.received} == {"en-joe.stream"}
+    told = report.summary()["stream"]
+    assert told["streams"] == len(report.records) > 5
+    assert 3 * told["streams"] <= told["pieces"] <= told["streams"] * max(len(pieces(spoken(s))) for s in SENTENCES)
+    assert told["gap_ms"]["p50"] >= 15
+    assert told["first_piece_ms"]["p50"] < 15
+    assert told["underruns"] == 0
+
+
+def test_a_stream_that_fails_midway_is_an_error(peer):
+    peer.fail, peer.fail_after = Failure("INTERNAL", 500, "broken"), 1
+    report = run("en-joe", ["a text of two pieces"], url=peer.grpc_url, duration_s=0.2, warmup_s=0, stream=True)
+    assert report.errors["ServerError"] == len(report.records) > 0
+    assert "stream" not in report.summary()

@@ -243,3 +243,94 @@ def test_the_asyncio_example_speaks_eight_texts(url, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{i}.wav" for i in range(1, 9)]
     with Voice(VOICE, url) as voice:
         assert np.array_equal(_samples(tmp_path / "6.wav"), voice.synthesize("Six.", seed=6).samples)
+
+
+async def test_streamed_pieces_joined_are_the_unary_answer(url):
+    text = " ".join(SENTENCES[:3])
+    with Voice(VOICE, url) as voice:
+        whole = voice.synthesize(text, seed=11, speed=1.2)
+        stream = voice.stream(text, seed=11, speed=1.2)
+        pieces = list(stream)
+        for piece in voice.stream(text):  # left early
+            assert len(piece)
+            break
+        other = voice.synthesize(TEXT, seed=1)
+    assert len(pieces) > 2
+    assert np.array_equal(np.concatenate(pieces), whole.samples)
+    assert (stream.sample_rate_hz, stream.seed, stream.versions) == (whole.sample_rate_hz, 11, whole.versions)
+    assert stream.timing.first_piece_s < stream.timing.arrivals_s[-1]
+    async with AsyncVoice(VOICE, url) as asynchronous:
+        streams = [asynchronous.stream(text, seed=11, speed=1.2), asynchronous.stream(TEXT, seed=1)]
+        together = await asyncio.gather(*(each.collect() for each in streams))
+    assert np.array_equal(together[0].samples, whole.samples)
+    assert np.array_equal(together[1].samples, other.samples)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"text": ""}, "text"),
+        ({"text": "x" * 5000}, "4096"),
+        ({"speaker": "nobody"}, "nobody"),
+        ({"speed": 9.0}, "speed"),
+    ],
+)
+async def test_streams_get_the_errors_of_unary_calls(url, arguments, says):
+    call = {"text": TEXT, **arguments}
+    with Voice(VOICE, url) as voice:
+        with pytest.raises(InvalidRequest, match=says) as streamed:
+            voice.stream(**call).collect()
+        with pytest.raises(InvalidRequest) as unary:
+            voice.synthesize(**call)
+    assert (streamed.value.code, streamed.value.message) == (unary.value.code, unary.value.message)
+    async with AsyncVoice(VOICE, url) as asynchronous:
+        with pytest.raises(InvalidRequest, match=says):
+            await asynchronous.stream(**call).collect()
+
+
+def test_a_stream_times_out_with_what_it_received_or_nothing(url):
+    with Voice(VOICE, url) as voice:
+        with pytest.raises(TimedOut):
+            voice.stream(TEXT * 40, timeout_s=0.3).collect()
+        assert voice.stream(TEXT, seed=3).collect().duration_s > 1
+
+
+def test_streaming_an_unknown_voice_names_it(url):
+    with Voice("nobody", url) as voice, pytest.raises(VoiceNotFound, match="'nobody'"):
+        voice.stream(TEXT).collect()
+
+
+def test_the_load_generator_streams_without_errors(url):
+    report = run(VOICE, SENTENCES, url=url, clients=2, duration_s=4.0, warmup_s=0.5, stream=True)
+    assert report.errors == {}
+    assert report.summary()["stream"]["pieces"] >= report.summary()["stream"]["streams"] > 0
+
+
+def test_say_streams_what_it_would_write_whole(server, tmp_path):
+    whole = _command("say", TEXT, "-o", tmp_path / "w.wav", "--seed", 7, url=server.grpc_url)
+    streamed = _command("say", TEXT, "--stream", "-o", tmp_path / "s.wav", "--seed", 7, url=server.grpc_url)
+    raw = _command("say", TEXT, "--stream", "--seed", 7, url=f"http://{server.http_url}")
+    assert (whole.returncode, streamed.returncode, raw.returncode) == (0, 0, 0), (streamed.stderr, raw.stderr)
+    assert (tmp_path / "w.wav").read_bytes() == (tmp_path / "s.wav").read_bytes()
+    assert np.array_equal(np.frombuffer(raw.stdout, "<i2"), _samples(tmp_path / "w.wav"))
+    assert b"first piece after" in raw.stderr
+
+
+def test_the_streaming_tritonclient_example_agrees(server, tmp_path):
+    _example(sys.executable, EXAMPLES / "stream_grpc.py", TEXT, tmp_path / "s.wav", VOICE, server.grpc_url)
+    with Voice(VOICE, server.grpc_url) as voice:
+        assert np.array_equal(_samples(tmp_path / "s.wav"), voice.synthesize(TEXT, seed=7, noise_scale=0.5).samples)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_streaming_curl_example_agrees(server):
+    text = 'She said "yes", didn\'t she?'
+    command = ["sh", EXAMPLES / "curl_stream.sh", text, VOICE, f"http://{server.http_url}"]
+    done = subprocess.run([*map(str, command)], capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    with Voice(VOICE, server.grpc_url) as voice:
+        assert np.array_equal(np.frombuffer(done.stdout, "<i2"), voice.synthesize(text, seed=7).samples)
+    command = ["sh", EXAMPLES / "curl_stream.sh", "", VOICE, f"http://{server.http_url}"]
+    refused = subprocess.run([*map(str, command)], capture_output=True, timeout=120, check=False)
+    assert refused.returncode != 0
+    assert b"text" in refused.stderr

@@ -92,6 +92,18 @@ def test_each_program_reads_back_as_it_was_written(data: dict[str, Any], kind: t
         ({"options": {"window_frames": 8, "overlap_frames": 4}}, "window_frames must exceed twice overlap_frames"),
         ({"options": {"window_frames": 0, "overlap_frames": 0}}, "options.window_frames"),
         ({"options": {"window_frames": 9, "overlap_frames": 4, "min_frames": 10}}, "not be below min_frames"),
+        (
+            {"options": {"window_frames": 32, "overlap_frames": 4, "first_window_frames": 8}},
+            "first_window_frames must exceed twice overlap_frames and be at most window_frames",
+        ),
+        (
+            {"options": {"window_frames": 32, "overlap_frames": 4, "first_window_frames": 33}},
+            "be at most window_frames",
+        ),
+        (
+            {"options": {"window_frames": 32, "overlap_frames": 4, "first_window_frames": 9, "min_frames": 10}},
+            "first_window_frames must not be below min_frames",
+        ),
         ({"options": {"window_frames": 32}}, "options.overlap_frames: required key is missing"),
         ({"options": {"window_frames": 32, "overlap_frames": 4, "gain": 0}}, "options.gain"),
         ({"options": {"window_frames": 32, "overlap_frames": 4, "window": 3}}, "options.window: unknown key"),

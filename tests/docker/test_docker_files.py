@@ -17,7 +17,7 @@ import typer.main
 from tests.docker import files
 from tests.docker.files import ROOT
 from voxrepo.cli.main import app
-from voxrepo.supervisor.server import ENGINE_EXIT_MARGIN_S
+from voxrepo.supervisor.engine_keeper import ENGINE_EXIT_MARGIN_S
 
 # https://github.com/compose-spec/compose-spec: those keys of its schema that this project has a use for
 COMPOSE_KEYS = {"name", "services", "volumes"}

@@ -69,7 +69,14 @@ def npu_graph_without_an_npu(root: Path) -> str:
 
 @pytest.mark.parametrize(
     "break_it",
-    [corrupt_graph, missing_graph, wrong_hash, bad_yaml, not_a_graph_behind_a_right_hash, npu_graph_without_an_npu],
+    [
+        corrupt_graph,
+        bad_yaml,
+        npu_graph_without_an_npu,
+        # read before the engine starts, in the same place as the first; the unit tests have them all
+        *(pytest.param(case, marks=pytest.mark.soak) for case in (missing_graph, wrong_hash)),
+        pytest.param(not_a_graph_behind_a_right_hash, marks=pytest.mark.soak),
+    ],
 )
 def test_status_says_why_and_the_good_voice_serves(
     voice_root: Path, tmp_path: Path, break_it: Callable[[Path], str]

@@ -17,7 +17,7 @@ import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
 from tests.e2e.calls import SENTENCES, Audio, inputs_for, speak
-from tests.harness import START_TIMEOUT_S, VOICE, RunningServer, clone_root, running_server, voxrepo
+from tests.harness import START_TIMEOUT_S, VOICE, RunningServer, clone_root, pid_of, running_server, voxrepo
 from voxrepo.engine.sweep import leftover_processes
 from voxrepo.repository.check import check_voice
 from voxrepo.repository.cpu_plan import usable_cores
@@ -54,7 +54,7 @@ def says(server: RunningServer, text: str = "Still here.") -> Audio:
         return speak(client, text)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_a_stop_signal_ends_it_cleanly_and_leaves_nothing(root: Path, number: signal.Signals) -> None:
     with running_server(root) as server:
         says(server)
@@ -124,15 +124,17 @@ def test_engine_and_edge_die_with_a_killed_supervisor(root: Path) -> None:
         says(server)
 
 
-@pytest.mark.parametrize("victim", ["edge_pid", "engine_pid"])
+@pytest.mark.parametrize("victim", ["edge", "engine"])
 def test_a_killed_child_is_replaced_on_the_same_ports(root: Path, victim: str) -> None:
     with running_server(root) as server:
         before = server.read_state()
-        os.kill(before[victim], signal.SIGKILL)
+        pid = pid_of(before, victim)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
 
         def replaced() -> bool:
             now = server.read_state()
-            return now.get("phase") == "ready" and now[victim] not in {None, before[victim]}
+            return now.get("phase") == "ready" and pid_of(now, victim) not in {None, pid}
 
         wait_until(replaced, START_TIMEOUT_S)
         assert server.read_state()["grpc_url"] == before["grpc_url"]
@@ -170,7 +172,7 @@ def test_an_engine_that_dies_comes_back_with_the_versions_that_the_server_starte
         assert (model["state"], model["versions"]["vocoder"]) == ("ready", 2)
 
 
-@pytest.mark.parametrize("name", ["with a blank", "mit Umlauten äöü 中文"])
+@pytest.mark.parametrize("name", [pytest.param("with a blank", marks=pytest.mark.soak), "mit Umlauten äöü 中文"])
 def test_folders_with_unusual_names_are_served(voice_root: Path, tmp_path: Path, name: str) -> None:
     root = clone_root(voice_root, tmp_path / name)
     with running_server(root) as server:

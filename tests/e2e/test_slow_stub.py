@@ -19,7 +19,7 @@ STOPPED_S = 1.6
 """Longer than the second after which Triton's own constant ends a stub."""
 
 
-@pytest.mark.parametrize("stage", ["text_frontend", "acoustic", "vocoder"])
+@pytest.mark.parametrize("stage", ["text_frontend", "vocoder"])
 def test_a_request_outlasts_a_pause_of_its_stubs(server: RunningServer, stage: str) -> None:
     text = "It was late, but it was right."
     before = server.read_state()

@@ -199,6 +199,11 @@ def voice(name: str, **changes: object) -> VoiceEntry:
         "speed_min": 0.25,
         "speed_max": 4.0,
         "versions": {"text_frontend": 1, "acoustic": 3, "vocoder": 2},
+        "channels": 4,
+        "hop_length_samples": 10,
+        "window_frames": 32,
+        "overlap_frames": 4,
+        "first_window_frames": 12,
     }
     return VoiceEntry.model_validate({**fields, **changes})
 

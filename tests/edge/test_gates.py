@@ -3,77 +3,239 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from voxrepo.edge.gates import OTHER_MODELS, CallGate, Gates
+from voxrepo.edge.gates import CONTINUATION_ROOM, MAX_AHEAD_S, OTHER_MODELS, CallGate, Gates, Place
+from voxrepo.edge.playback import Playback
+from voxrepo.edge.voice_calls import JOINED_PACE
 from voxrepo_contract.errors import Unavailable
+
+from .virtual_time import now_s, run
+
+
+async def taken(gate: CallGate, **options: Any) -> Place:
+    place = await gate.enter(None, **options)
+    assert place is not None
+    return place
+
+
+async def order_of(gate: CallGate, needed: list[tuple[str, float | None]]) -> list[str]:
+    """Names in the order in which they get the one place, all of them waiting before it is free."""
+    held = await taken(gate)
+    entered: list[str] = []
+
+    async def caller(name: str, needed_by_s: float | None) -> None:
+        place = await taken(gate, needed_by_s=needed_by_s)
+        entered.append(name)
+        gate.leave(place)
+
+    callers = []
+    for name, needed_by_s in needed:
+        callers.append(asyncio.create_task(caller(name, needed_by_s)))
+        await asyncio.sleep(0)
+    assert gate.waiting == len(needed)
+    gate.leave(held)
+    await asyncio.gather(*callers)
+    assert (gate.running, gate.waiting) == (0, 0)
+    return entered
 
 
 async def test_callers_beyond_the_limit_wait_and_enter_in_order() -> None:
     gate = CallGate("voice", limit=1)
-    assert await gate.enter(None)
-    entered: list[int] = []
+    assert await order_of(gate, [(str(number), None) for number in range(5)]) == list("01234")
 
-    async def caller(number: int) -> None:
-        assert await gate.enter(None)
-        entered.append(number)
-        gate.leave()
 
-    callers = [asyncio.create_task(caller(number)) for number in range(5)]
+async def test_first_pieces_go_ahead_of_continuations_with_audio_in_hand() -> None:
+    later_s = time.monotonic() + 5
+    gate = CallGate("voice", limit=1)
+    order = await order_of(gate, [("continuation", later_s), ("first", None), ("other first", None)])
+    assert order == ["first", "other first", "continuation"]
+
+
+async def test_a_continuation_that_runs_dry_goes_ahead_of_those_who_came_before_it() -> None:
+    dry_s = time.monotonic() - 0.5
+    gate = CallGate("voice", limit=1)
+    assert await order_of(gate, [("first", None), ("dry", dry_s), ("later", None)]) == ["dry", "first", "later"]
+
+
+async def test_those_needed_at_the_same_moment_enter_as_they_came() -> None:
+    same_s = time.monotonic() + 3
+    gate = CallGate("voice", limit=1)
+    names = list("abcdef")
+    assert await order_of(gate, [(name, same_s) for name in names]) == names
+
+
+def test_a_stream_far_behind_does_not_keep_others_out() -> None:
+    async def scenario() -> None:
+        gate = CallGate("voice", limit=1, clock=now_s)
+        ends_s = 30.0
+
+        async def late_stream() -> None:
+            while now_s() < ends_s:
+                place = await taken(gate, needed_by_s=now_s() - 60)
+                await asyncio.sleep(0.1)
+                gate.leave(place)
+
+        streams = [asyncio.create_task(late_stream()) for _ in range(8)]
+        await asyncio.sleep(5)
+        asked_s = now_s()
+        place = await taken(gate)
+        # a second of lateness is the most that counts, and the eight may have one call each in that time's line
+        assert now_s() - asked_s < 2.0
+        gate.leave(place)
+        await asyncio.gather(*streams)
+
+    run(scenario())
+
+
+def test_a_call_needed_far_ahead_is_overtaken_for_a_bounded_time() -> None:
+    async def scenario() -> None:
+        gate = CallGate("voice", limit=1, clock=now_s)
+
+        async def short_requests(count: int) -> None:
+            tasks = []
+            for _ in range(count):
+                tasks.append(asyncio.create_task(short()))
+                await asyncio.sleep(0.1)
+            await asyncio.gather(*tasks)
+
+        async def short() -> None:
+            place = await taken(gate)
+            await asyncio.sleep(0.1)
+            gate.leave(place)
+
+        flood = asyncio.create_task(short_requests(300))
+        await asyncio.sleep(0.05)
+        place = await taken(gate, needed_by_s=now_s() + 3600)
+        assert now_s() < MAX_AHEAD_S + 1
+        gate.leave(place)
+        await flood
+        assert gate.waiting == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("others", [1, 3, 6])
+def test_a_long_text_gets_its_turn_beside_busy_clients_however_late_it_is(others: int) -> None:
+    """40 calls of 0.4 s, for 3 s of audio each, beside clients that ask anew as soon as they are answered."""
+
+    async def scenario(pace: float) -> float:
+        gate = CallGate("voice", limit=1, clock=now_s)
+        busy = True
+
+        async def call(needed_by_s: float | None) -> None:
+            place = await taken(gate, needed_by_s=needed_by_s)
+            await asyncio.sleep(0.4)
+            gate.leave(place)
+
+        async def client() -> None:
+            while busy:
+                await call(None)
+
+        clients = [asyncio.create_task(client()) for _ in range(others)]
+        await asyncio.sleep(5)
+        asked_s = now_s()
+        playback = Playback(asked_s, begins_s=asked_s, pace=pace, clock=now_s)
+        for _ in range(40):
+            await call(playback.needed_by_s())
+            playback.add(3.0)
+        took_s = now_s() - asked_s
+        busy = False
+        await asyncio.gather(*clients)
+        return took_s
+
+    # as often as each of the others, or as fast as it claims
+    assert run(scenario(JOINED_PACE)) <= max(40 * 0.4 * (others + 1), 40 * 3 / JOINED_PACE) + 2
+    # with three others a listener's claim would give it less than its turn
+    assert others != 3 or run(scenario(JOINED_PACE)) < 0.7 * run(scenario(1.0))
+
+
+async def test_a_full_line_refuses_newcomers_at_once_and_has_room_for_what_goes_on() -> None:
+    gate = CallGate("voice", limit=1, max_waiting=2)
+    held = await taken(gate)
+    newcomers = [asyncio.create_task(gate.enter(None)) for _ in range(2)]
     await asyncio.sleep(0)
-    assert gate.waiting == 5
-    assert entered == []
-    gate.leave()
-    await asyncio.gather(*callers)
-    assert entered == [0, 1, 2, 3, 4]
-    assert (gate.running, gate.waiting) == (0, 0)
-
-
-async def test_a_full_line_refuses_at_once() -> None:
-    gate = CallGate("voice", limit=1, max_waiting=1)
-    await gate.enter(None)
-    waiting = asyncio.create_task(gate.enter(None))
-    await asyncio.sleep(0)
-    with pytest.raises(Unavailable, match="1 requests wait for voice"):
+    assert gate.is_full
+    with pytest.raises(Unavailable, match="2 requests wait for voice") as caught:
         await gate.enter(None)
-    gate.leave()
-    assert await waiting
+    assert caught.value.reason == "queue"
+    soon_s = time.monotonic()
+    rest = [asyncio.create_task(gate.enter(None, soon_s)) for _ in range(2 * CONTINUATION_ROOM - 2)]
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable):
+        await gate.enter(None, soon_s)
+    gate.leave(held)
+    for task in (*newcomers, *rest):
+        place = await task
+        assert place is not None
+        gate.leave(place)
+    assert (gate.running, gate.waiting) == (0, 0)
 
 
 async def test_a_caller_that_times_out_leaves_the_line() -> None:
     gate = CallGate("voice", limit=1)
-    await gate.enter(None)
-    assert not await gate.enter(0.01)
+    held = await taken(gate)
+    assert await gate.enter(0.01) is None
     assert gate.waiting == 0
-    gate.leave()
+    gate.leave(held)
     assert gate.running == 0
 
 
 async def test_a_place_handed_to_a_caller_cancelled_in_the_same_moment_is_not_lost() -> None:
     gate = CallGate("voice", limit=1)
-    await gate.enter(None)
+    held = await taken(gate)
     first, second = asyncio.create_task(gate.enter(None)), asyncio.create_task(gate.enter(None))
     await asyncio.sleep(0)
-    gate.leave()
+    gate.leave(held)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    assert await asyncio.wait_for(second, 1)
-    gate.leave()
+    place = await asyncio.wait_for(second, 1)
+    assert place is not None
+    gate.leave(place)
     assert (gate.running, gate.waiting) == (0, 0)
+
+
+async def test_callers_that_leave_take_no_memory_and_no_time() -> None:
+    gate = CallGate("voice", limit=1, max_waiting=10_000)
+    await taken(gate)
+    for _ in range(20):
+        callers = [asyncio.create_task(gate.enter(None)) for _ in range(200)]
+        await asyncio.sleep(0)
+        for caller in callers:
+            caller.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+    assert gate.waiting == 0
+    assert len(gate._line.heap) <= 16
 
 
 async def test_a_raised_limit_lets_waiting_callers_in() -> None:
     limits = {"voice": 1}
     gates = Gates(limits.get, other_limit=1)
-    assert await gates.of("voice").enter(None)
+    await taken(gates.of("voice"))
     waiting = asyncio.create_task(gates.of("voice").enter(None))
     await asyncio.sleep(0)
     assert not waiting.done()
     limits["voice"] = 2
     assert gates.of("voice").limit == 2
     assert await asyncio.wait_for(waiting, 1)
+
+
+async def test_changed_limits_hold_at_once_for_those_who_wait() -> None:
+    limits = {"voice": 1}
+    gates = Gates(limits.get, other_limit=1)
+    for name in ("voice", "made-up"):
+        await taken(gates.of(name))
+    waiting = [asyncio.create_task(gates.of(name).enter(None)) for name in ("voice", "made-up")]
+    await asyncio.sleep(0)
+    limits["voice"] = gates.other_limit = 2
+    gates.refresh()
+    assert all(await asyncio.wait_for(asyncio.gather(*waiting), 1))
 
 
 async def test_unknown_models_share_one_line_and_do_not_hold_up_known_ones() -> None:
@@ -84,3 +246,97 @@ async def test_unknown_models_share_one_line_and_do_not_hold_up_known_ones() -> 
     assert await gates.of("voice").enter(0.01)
     assert gates.total(lambda gate: gate.running) == 2
     assert gates.of(OTHER_MODELS).running == 1
+
+
+def test_the_own_times_of_all_calls_add_up_to_the_time_in_which_the_gate_was_busy() -> None:
+    async def scenario() -> None:
+        gate = CallGate("voice", limit=3, clock=now_s)
+        own: list[float] = []
+
+        async def call(starts_s: float, seconds: float) -> None:
+            await asyncio.sleep(starts_s)
+            place = await taken(gate)
+            await asyncio.sleep(seconds)
+            inside_s, own_s = gate.used_s(place)
+            assert inside_s == pytest.approx(seconds)
+            own.append(own_s)
+            gate.leave(place)
+
+        # busy from 0 to 3 and from 10 to 12; two at a time from 1 to 2
+        await asyncio.gather(call(0, 2), call(1, 2), call(10, 2))
+        assert own == pytest.approx([1.5, 1.5, 2.0])
+
+    run(scenario())
+
+
+def test_a_newcomers_wait_is_what_is_inside_and_goes_ahead() -> None:
+    async def scenario() -> None:
+        gate = CallGate("voice", limit=2, clock=now_s)
+        costs = 0.1, 0.01  # seconds: a call, and each of its units
+        assert gate.wait_s(*costs) == 0
+        first = await taken(gate, units=90)
+        assert gate.wait_s(*costs) == 0, "there is a free place"
+        second = await taken(gate, units=90)
+        assert gate.wait_s(*costs) == pytest.approx(2.0)
+        ahead = asyncio.create_task(gate.enter(None, units=40))
+        later = asyncio.create_task(gate.enter(None, now_s() + 8, 40))
+        await asyncio.sleep(0.5)
+        # both inside had half of that time each; what is needed later than now does not count
+        assert gate.wait_s(*costs) == pytest.approx(1.5 + 0.5)
+        for place in (first, second):
+            gate.leave(place)
+        assert await ahead
+        assert await later
+
+    run(scenario())
+
+
+Step = tuple[str, int, float]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    limit=st.integers(1, 3),
+    steps=st.lists(
+        st.tuples(st.sampled_from(("arrive", "continue", "cancel", "end")), st.integers(0, 30), st.floats(-3, 20)),
+        max_size=60,
+    ),
+)
+def test_whatever_happens_places_are_kept_to_and_the_most_urgent_enters_first(limit: int, steps: list[Step]) -> None:
+    async def scenario() -> None:
+        gate = CallGate("voice", limit=limit, max_waiting=8, clock=now_s)
+        waiting: dict[asyncio.Task[Place | None], float] = {}
+        inside: list[Place] = []
+        origin_s = now_s()
+
+        async def settle() -> None:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            for task in [task for task in waiting if task.done()]:
+                urgency_s = waiting.pop(task)
+                if task.cancelled() or isinstance(task.exception(), Unavailable):
+                    continue
+                place = task.result()
+                assert place is not None
+                inside.append(place)
+                assert all(urgency_s <= other for key, other in waiting.items() if not key.done())
+            assert gate.running == len(inside) <= limit
+            assert gate.waiting == len(waiting)
+            assert not waiting or gate.running == limit, "a free place while somebody waits"
+
+        for kind, number, offset_s in steps:
+            if kind in ("arrive", "continue"):
+                needed_by_s = origin_s + offset_s if kind == "continue" else None
+                urgency_s = origin_s if needed_by_s is None else max(min(origin_s + offset_s, origin_s + 10), -1.0)
+                waiting[asyncio.create_task(gate.enter(None, needed_by_s))] = urgency_s
+            elif kind == "cancel" and waiting:
+                list(waiting)[number % len(waiting)].cancel()
+            elif kind == "end" and inside:
+                gate.leave(inside.pop(number % len(inside)))
+            await settle()
+        while inside:
+            gate.leave(inside.pop())
+            await settle()
+        assert (gate.running, gate.waiting) == (0, 0)
+
+    run(scenario())

@@ -94,6 +94,11 @@ def test_instances_are_told_where_to_share_what_they_measure(binary: EngineBinar
     assert engine_environment(binary, {}, costs_folder=tmp_path)["VOXREPO_COSTS_DIR"] == str(tmp_path)
 
 
+def test_stubs_are_told_how_long_the_engine_waits_for_them(binary: EngineBinary):
+    assert engine_environment(binary, {}, stub_patience_s=5.0)["VOXREPO_STUB_PATIENCE_S"] == "5"
+    assert "VOXREPO_STUB_PATIENCE_S" not in engine_environment(binary, {})
+
+
 def test_workers_are_told_where_their_locks_are(binary: EngineBinary, tmp_path: Path):
     assert "VOXREPO_LOCKS_DIR" not in engine_environment(binary, {})
     assert engine_environment(binary, {}, locks_folder=tmp_path)["VOXREPO_LOCKS_DIR"] == str(tmp_path)

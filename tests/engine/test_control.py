@@ -29,12 +29,14 @@ class FakeClient:
         self.sent: dict[str, Any] = {}
         self.closed = False
         self.config: str | None = None
+        self.time_limits_s: list[float] = []
 
     def is_server_live(self, client_timeout: float) -> bool:
         return self.live.pop(0) if self.live else False
 
     def load_model(self, model: str, config: str | None = None, client_timeout: float = 0) -> None:
         self.config = config
+        self.time_limits_s.append(client_timeout)
         if self.error is not None:
             raise self.error
 
@@ -113,6 +115,20 @@ def test_a_failed_load_says_the_engines_reason(control: EngineControl, client: F
         control.load("m")
     assert caught.value.message.startswith(reason)
     assert not caught.value.message.endswith((";", "\n"))
+
+
+def test_a_load_that_hangs_is_bounded_and_names_the_model(control: EngineControl, client: FakeClient):
+    client.error = InferenceServerException("Deadline Exceeded", status="StatusCode.DEADLINE_EXCEEDED")
+    with pytest.raises(Unavailable, match=r"m did not load within 180 s \(--load-timeout\)"):
+        control.load("m")
+
+
+def test_loads_and_unloads_carry_the_time_limit(client: FakeClient, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(triton, "InferenceServerClient", lambda target: client)
+    control = EngineControl("unix:/nowhere:1", load_timeout_s=7.0)
+    control.load("m")
+    control.unload("m")
+    assert client.time_limits_s == [7.0, 7.0]
 
 
 def test_a_load_that_did_nothing_is_noticed(control: EngineControl, client: FakeClient):

@@ -11,7 +11,7 @@ import pytest
 
 from voxrepo.engine import sweep as sweep_module
 from voxrepo.engine.binary import EngineBinary
-from voxrepo.engine.sweep import close_to_others, leftover_processes, sweep
+from voxrepo.engine.sweep import close_to_others, leftover_processes, remove_unused_regions, sweep
 from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.layout import Layout
 
@@ -107,3 +107,44 @@ def test_removes_the_folder_and_nothing_it_links_to(
 def test_finds_nothing_after_an_orderly_end(workspace: Workspace, shm: Path):
     swept = sweep(workspace)
     assert (swept.processes, swept.shm_regions) == ([], [])
+
+
+@pytest.fixture
+def mapping_process(shm: Path, workspace: Workspace) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that maps one of two regions."""
+    for name in ("used", "unused"):
+        (shm / f"{workspace.shm_prefix}{name}").write_bytes(b"x" * 4096)
+    code = (
+        "import mmap, sys, time; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); f.close();"
+        "print(flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(shm / f"{workspace.shm_prefix}used")], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_regions_that_a_running_engine_maps_are_kept_and_others_removed(
+    workspace: Workspace, shm: Path, mapping_process: subprocess.Popen[bytes]
+):
+    assert remove_unused_regions(workspace, mapping_process.pid, least_age_s=0) == [f"{workspace.shm_prefix}unused"]
+    assert [region.name for region in shm.iterdir()] == [f"{workspace.shm_prefix}used"]
+
+
+def test_young_regions_may_not_be_mapped_yet_and_are_kept(
+    workspace: Workspace, shm: Path, mapping_process: subprocess.Popen[bytes]
+):
+    assert remove_unused_regions(workspace, mapping_process.pid) == []
+
+
+def test_nothing_is_removed_when_the_engine_has_ended(
+    workspace: Workspace, shm: Path, mapping_process: subprocess.Popen[bytes]
+):
+    mapping_process.kill()
+    mapping_process.wait()
+    assert remove_unused_regions(workspace, mapping_process.pid, least_age_s=0) == []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from voxrepo.engine.binary import EngineBinary
+from voxrepo.engine.patience import UNPATCHED_PATIENCE_S
 from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.layout import Layout
 from voxrepo_contract.errors import ConfigError
@@ -30,6 +31,11 @@ def test_links_repositories_and_backends_and_copies_the_python_backend(
         assert not copy.is_symlink()
         assert copy.read_bytes() == file.read_bytes()
     assert (workspace.backends / "python" / "voxrepo_contract" / "errors.py").is_file()
+
+
+def test_says_how_long_the_engine_waits_for_stubs(workspace: Workspace, layout: Layout, binary: EngineBinary):
+    # the library of this fixture is not the known one
+    assert workspace.create(layout, binary) == UNPATCHED_PATIENCE_S
 
 
 def test_a_repository_that_is_not_there_is_empty_for_the_engine(

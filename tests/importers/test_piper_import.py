@@ -167,6 +167,7 @@ def test_single_speaker_interfaces_fit_together(imported_joe: Imported):
         assert stage.interface.hop_length_samples == 256
         assert stage.interface.sample_rate_hz == 22050
     assert vocoder.options.window_frames == 128
+    assert vocoder.options.first_window_frames == 48
     assert vocoder.options.overlap_frames == 11
     assert vocoder.options.gain * imported_joe.result.loudness["peak"] == pytest.approx(0.6, abs=2e-3)
     assert acoustic.options.noise_scale == 0.667

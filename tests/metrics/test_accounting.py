@@ -96,6 +96,78 @@ def test_the_earlier_limit_holds(accountant: Accountant) -> None:
         assert str(record.deadline_error()) == "timed out after 250 ms"
 
 
+def sample(metrics: EdgeMetrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, {"model": "en-joe", **labels})
+
+
+def test_a_stream_is_counted_by_its_pieces_and_the_stalls_of_a_player(
+    metrics: EdgeMetrics,
+    accountant: Accountant,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr("voxrepo.metrics.accounting.time.monotonic", lambda: now_s)
+    with caplog.at_level(logging.INFO), accountant.request("en-joe", "grpc_stream") as record:
+        record.started_s = now_s
+        assert record.played_until_s is None
+        for after_s, audio_s in ((0.1, 0.5), (0.3, 1.0), (1.5, 1.0), (0.2, 0.5)):
+            now_s += after_s
+            record.piece(audio_s)
+        # played from 100.1 to 101.6; the third piece came at 101.9, 0.3 s late
+        assert record.played_until_s == pytest.approx(101.9 + 1.5)
+    assert (record.pieces, record.underruns, record.audio_s) == (4, 1, 3.0)
+    assert record.gaps_s == pytest.approx([0.3, 1.5, 0.2])
+    assert sample(metrics, "voxrepo_pieces_total") == 4
+    assert sample(metrics, "voxrepo_underruns_total") == 1
+    assert sample(metrics, "voxrepo_first_piece_seconds_sum") == pytest.approx(0.1)
+    assert sample(metrics, "voxrepo_piece_gap_seconds_count") == 3
+    assert sample(metrics, "voxrepo_audio_seconds_total") == 3.0
+    assert sample(metrics, "voxrepo_real_time_factor_ratio_sum") == pytest.approx(2.1 / 3.0)
+    (entry,) = [r.getMessage() for r in caplog.records if r.name == "voxrepo.requests"]
+    line = json.loads(entry)
+    assert (line["first_piece_ms"], line["pieces"], line["underruns"], line["audio_ms"]) == (100.0, 4, 1, 3000)
+
+
+def test_what_was_sent_of_a_stream_that_failed_is_counted_and_its_fault_masked(
+    metrics: EdgeMetrics, accountant: Accountant
+) -> None:
+    with pytest.raises(Internal) as caught, accountant.request("en-joe", "grpc_stream") as record:
+        record.piece(0.5)
+        raise RuntimeError("secret")
+    assert "secret" not in str(caught.value)
+    assert sample(metrics, "voxrepo_audio_seconds_total") == 0.5
+    assert sample(metrics, "voxrepo_real_time_factor_ratio_count") is None
+    assert counted(metrics) == {("en-joe", "grpc_stream", "failed", "INTERNAL"): 1}
+
+
+def test_refusals_are_counted_by_their_reason(metrics: EdgeMetrics, accountant: Accountant) -> None:
+    for error in (Unavailable("x", reason="real_time"), Unavailable("x", reason="queue"), Unavailable("x")):
+        with pytest.raises(Unavailable), accountant.request("en-joe", "http"):
+            raise error
+    with pytest.raises(DeadlineExceeded), accountant.request("en-joe", "http"):
+        raise DeadlineExceeded("x")
+    for reason in ("real_time", "queue", "unavailable"):
+        assert sample(metrics, "voxrepo_rejected_total", reason=reason) == 1
+    assert len([s for f in metrics.registry.collect() for s in f.samples if s.name == "voxrepo_rejected_total"]) == 3
+
+
+def test_versions_do_not_make_series_without_bound(
+    metrics: EdgeMetrics, accountant: Accountant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voxrepo.metrics.accounting.MAX_VERSION_SETS", 3)
+    for version in range(1, 7):
+        with accountant.request("en-joe", "http") as record:
+            record.arm, record.versions = "stable", {"acoustic": version, "vocoder": 1}
+    seen = {
+        sample.labels["versions"]: sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "voxrepo_requests_total"
+    }
+    assert seen == {**{f"acoustic={version},vocoder=1": 1 for version in (1, 2, 3)}, "other": 3}
+
+
 @pytest.mark.parametrize("log_text", [False, True])
 def test_one_line_per_request_and_the_text_only_on_demand(
     metrics: EdgeMetrics, caplog: pytest.LogCaptureFixture, log_text: bool

@@ -170,6 +170,15 @@ def test_a_folder_named_like_a_stage_beside_the_voices_is_refused(voice: Layout)
     assert refusal(voice).file == voice.ensembles / "tiny.vocoder"
 
 
+@pytest.mark.parametrize("repository", ["model_repository", "ensembles"])
+def test_a_model_named_like_the_stream_of_a_voice_is_refused(voice: Layout, repository: str):
+    folder = getattr(voice, repository) / "tiny.stream"
+    folder.mkdir()
+    error = refusal(voice)
+    assert error.file == folder
+    assert "under which the voice 'tiny' is streamed" in error.message
+
+
 def test_a_sound_model_is_accepted(layout: Layout):
     make_model(layout)
     make_python_model(layout)

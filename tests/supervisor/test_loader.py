@@ -32,8 +32,9 @@ class FakeEngine:
     handed: ClassVar[dict[str, ModelConfig | None]] = {}
     lock: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, load_timeout_s: float) -> None:
         assert target == "unix:/engine"
+        assert load_timeout_s > 0
 
     def __enter__(self) -> FakeEngine:
         return self

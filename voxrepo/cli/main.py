@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import voxrepo
-from voxrepo.cli import convert, doctor, inspect, say, serve, voice, voices
+from voxrepo.cli import bench, convert, doctor, inspect, say, serve, voice, voices
 
 app = typer.Typer(
     name="voxrepo",
@@ -41,6 +41,7 @@ app.command()(convert.convert)
 app.command()(inspect.inspect)
 app.command()(doctor.doctor)
 app.add_typer(voice.app, name="voice")
+app.add_typer(bench.app, name="bench")
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ console = Console(stderr=True, highlight=False)
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
 
 RootOption = Annotated[
     Path,

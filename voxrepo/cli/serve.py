@@ -19,8 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from voxrepo.cli.output import JsonOption, RootOption, StateOption, console, fail, layout_of, print_json, shows_errors
+from voxrepo.edge.admission import AdmissionLimits
+from voxrepo.engine.control import LOAD_TIMEOUT_S
+from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.layout import Layout
 from voxrepo.supervisor.device import Asked
+from voxrepo.supervisor.edges import MOST_WORKERS, default_workers
 from voxrepo.supervisor.options import ServeOptions
 from voxrepo.supervisor.server import Server
 from voxrepo.supervisor.state import ServerState, StateFolder, process_of
@@ -70,6 +74,15 @@ def serve(
     metrics_port: Annotated[
         int, typer.Option(envvar="VOXREPO_METRICS_PORT", min=0, max=65535, help="Prometheus, likewise.")
     ] = 8002,
+    edge_workers: Annotated[
+        int | None,
+        typer.Option(
+            envvar="VOXREPO_EDGE_WORKERS",
+            min=1,
+            max=MOST_WORKERS,
+            help="Edge processes that share the ports; by default by the number of cores.",
+        ),
+    ] = None,
     engine: Annotated[
         Path | None, typer.Option(envvar="VOXREPO_ENGINE", help="A tritonserver to use instead of the wheel's.")
     ] = None,
@@ -97,6 +110,61 @@ def serve(
     callables: Annotated[
         bool, typer.Option("--callables", help="Let PyTriton bind Python functions, see docs/operations.md.")
     ] = False,
+    engine_memory_mib: Annotated[
+        int | None,
+        typer.Option(
+            "--engine-memory-limit",
+            envvar="VOXREPO_ENGINE_MEMORY_LIMIT",
+            min=0,
+            help="MiB above which the engine is started afresh, 0: never. Default: 80 % of the memory here.",
+        ),
+    ] = None,
+    engine_timeout_s: Annotated[
+        float,
+        typer.Option(
+            "--engine-timeout", envvar="VOXREPO_ENGINE_TIMEOUT", min=2, max=3600, help="Seconds; silent, it hangs."
+        ),
+    ] = 10.0,
+    load_timeout_s: Annotated[
+        float,
+        typer.Option("--load-timeout", envvar="VOXREPO_LOAD_TIMEOUT", min=1, max=86_400, help="Seconds per model."),
+    ] = LOAD_TIMEOUT_S,
+    max_queue_s: Annotated[
+        float,
+        typer.Option(
+            "--max-queue",
+            envvar="VOXREPO_MAX_QUEUE",
+            min=0,
+            max=86_400,
+            help="Seconds that a request may have to wait, by prediction; beyond, it is refused. 0: no limit.",
+        ),
+    ] = AdmissionLimits.max_queue_s,
+    max_streams: Annotated[
+        int, typer.Option(envvar="VOXREPO_MAX_STREAMS", min=0, help="Streams at a time. 0: no limit.")
+    ] = AdmissionLimits.max_streams,
+    max_streams_per_voice: Annotated[
+        int, typer.Option(envvar="VOXREPO_MAX_STREAMS_PER_VOICE", min=0, help="Likewise of one voice.")
+    ] = AdmissionLimits.max_streams_per_voice,
+    max_utilisation: Annotated[
+        float,
+        typer.Option(
+            envvar="VOXREPO_MAX_UTILISATION",
+            min=0,
+            max=100,
+            help="Part of the measured capacity that streams may need to keep ahead of playback. 0: no limit.",
+        ),
+    ] = AdmissionLimits.max_utilisation,
+    stall_timeout_s: Annotated[
+        float,
+        typer.Option(
+            "--stall-timeout",
+            envvar="VOXREPO_STALL_TIMEOUT",
+            min=0,
+            max=86_400,
+            help="Seconds for which a client may take nothing of a stream after what it was sent would have been "
+            "played. 0: no limit.",
+        ),
+    ] = AdmissionLimits.stall_timeout_s,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write request texts to the log.")] = False,
     background: Annotated[
         bool, typer.Option("--background", help="Return once it serves: code 0 if all is ready, else 3.")
@@ -119,12 +187,17 @@ def serve(
         http_port=http_port,
         grpc_port=grpc_port,
         metrics_port=metrics_port,
+        edge_workers=edge_workers or default_workers(usable_cores()),
         engine=engine,
         device=device,
         worker_python=worker_python,
         emulator_settings=emulator_settings,
         drain_timeout_s=drain_timeout_s,
         callables=callables,
+        engine_memory_mib=engine_memory_mib,
+        engine_timeout_s=engine_timeout_s,
+        load_timeout_s=load_timeout_s,
+        limits=AdmissionLimits(max_queue_s, max_streams, max_streams_per_voice, max_utilisation, stall_timeout_s),
         log_text=log_text,
     )
     last_phase = ""
@@ -193,8 +266,11 @@ def status(root: RootOption = Path(), state_dir: StateOption = None, as_json: Js
         print_json(state)
     else:
         console.print(
-            f"{state.phase}, pid {state.pid}, engine {state.engine} (restarts {state.engine_restarts}), "
-            f"edge restarts {state.edge_restarts}",
+            f"{state.phase}, pid {state.pid}, engine {state.engine} (restarts {state.engine_restarts}, "
+            f"recycled {state.engine_recycles}, stubs replaced {state.stub_restarts}, "
+            f"memory {state.engine_memory_bytes / 2**20:.0f} MiB), "
+            f"edge workers {sum(worker.serves for worker in state.edge_workers)} of {len(state.edge_workers)} "
+            f"(restarts {state.edge_restarts})",
             markup=False,
         )
         table = Table("name", "kind", "state", "versions")
@@ -205,6 +281,7 @@ def status(root: RootOption = Path(), state_dir: StateOption = None, as_json: Js
         console.print(table)
         # below the table, where neither file nor line is cut off
         lines = [complaint for model in state.models for complaint in model.complaints]
+        lines += [f"{name} is in recovery; requests wait for it" for name in state.held]
         lines += [*_addresses(state), f"logs in  {state.log_folder}"]
         console.print("\n".join(lines), soft_wrap=True, markup=False)
     if state.phase != "ready":

@@ -239,5 +239,7 @@ def _described(
         changes["options"] = old.options.model_copy(update=options)
     if isinstance(old, WindowedStage):
         window = max(gear.length for gear in gears["generator"])
-        changes["options"] = old.options.model_copy(update={"window_frames": window})
+        # a graph with gears plans by their lengths
+        sizes = {"window_frames": window, "first_window_frames": None}
+        changes["options"] = old.options.model_copy(update=sizes)
     return old.model_copy(update=changes)

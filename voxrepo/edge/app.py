@@ -12,20 +12,27 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from voxrepo.edge.admission import AdmissionLimits
 from voxrepo.edge.dataplane import DataPlane
 from voxrepo.edge.engine_client import EngineClient
 from voxrepo.edge.grpc_front import GrpcFront
 from voxrepo.edge.http_front import HttpFront
 from voxrepo.edge.listening import cannot_listen, check_port
 from voxrepo.edge.options import EdgeOptions
+from voxrepo.edge.reloads import Reloads
+from voxrepo.edge.sharing import Share
 from voxrepo.edge.table import EdgeTable, TableWatcher
+from voxrepo.metrics import supervision
 from voxrepo.metrics.accounting import Accountant
 from voxrepo.metrics.exposition import MetricsPage
 from voxrepo.metrics.registry import EdgeMetrics
+from voxrepo.metrics.shared import count_in_files, keep_allocated
 from voxrepo_contract.yamlfile import write_text_atomically
 
 log = logging.getLogger(__name__)
 
+_GAUGES_INTERVAL_S = 0.5
+"""How old the gauges of other workers may be on the page; those of the one that answers are of the moment."""
 _CANCEL_GRACE_S = 1.0
 """How long requests that were cut off at the end of the drain get to answer."""
 
@@ -46,15 +53,27 @@ class Edge:
         options: settings.
 
     Raises:
-        ConfigError: the table cannot be read.
+        ConfigError: the table cannot be read, or there is no place to count.
     """
 
     def __init__(self, options: EdgeOptions) -> None:
         self._options = options
+        if options.metrics_folder is not None:
+            count_in_files(options.metrics_folder, options.worker)
         self._tables = TableWatcher(options.table)
-        self._engine = EngineClient(options.engine, self._calls_of, options.max_engine_calls)
-        self.plane = DataPlane(self._engine, self._tables)
+        self._engine = EngineClient(options.engine, self._calls_of, self._share.of(options.max_engine_calls))
         metrics = EdgeMetrics()
+        self._reloads = Reloads(self._engine.let_go, self._tables.table.reloads)
+        self.plane = DataPlane(
+            self._engine,
+            self._tables,
+            hold_timeout_s=options.hold_timeout_s,
+            limits=self._limits(),
+            show_streams=lambda voice, streams: metrics.active_streams.labels(voice).set(streams),
+        )
+        self._engine.observers.append(
+            lambda call: metrics.count_call(call.gate, call.waited_s, call.inside_s, call.own_s)
+        )
         gates = self._engine.gates
         metrics.watch_engine_calls(
             running=lambda: gates.total(lambda gate: gate.running),
@@ -64,7 +83,7 @@ class Edge:
         self._edge_metrics = metrics
         metrics.set_device(self._tables.table.device)
         accountant = Accountant(metrics, self.plane.is_model, options.log_text)
-        self._grpc = GrpcFront(self.plane, accountant, options.max_body_bytes)
+        self._grpc = GrpcFront(self.plane, accountant, options.max_body_bytes, options.shares_ports)
         http = HttpFront(self.plane, accountant, options.max_body_bytes)
         # a client that leaves must cancel its handler, or its request would count as served
         self._http = web.AppRunner(
@@ -74,17 +93,37 @@ class Edge:
             shutdown_timeout=_CANCEL_GRACE_S,
         )
         self._metrics = web.AppRunner(
-            MetricsPage(metrics, options.engine_metrics_url).application(), access_log=None, shutdown_timeout=1.0
+            MetricsPage(
+                metrics,
+                options.engine_metrics_url,
+                metrics_folder=options.metrics_folder,
+                supervision_file=options.table.with_name(supervision.FILE_NAME),
+            ).application(),
+            access_log=None,
+            shutdown_timeout=1.0,
         )
         self._http_site: web.TCPSite | None = None
-        self._follower: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
+
+    @property
+    def _share(self) -> Share:
+        options = self._options
+        return Share(options.worker, options.workers).among(self._tables.table.edge_workers)
+
+    def _limits(self) -> AdmissionLimits:
+        options = self._options
+        streams, of_voice = (
+            self._share.of(limit) if limit else 0 for limit in (options.max_streams, options.max_streams_per_voice)
+        )
+        return AdmissionLimits(options.max_queue_s, streams, of_voice, options.max_utilisation, options.stall_timeout_s)
 
     def _calls_of(self, model: str) -> int | None:
-        return self._tables.table.engine_calls.get(model)
+        limit = self._tables.table.engine_calls.get(model)
+        return None if limit is None else self._share.of(limit)
 
     async def _start_site(self, runner: web.AppRunner, port: int, flag: str) -> tuple[web.TCPSite, int]:
         await runner.setup()
-        site = web.TCPSite(runner, self._options.host, port)
+        site = web.TCPSite(runner, self._options.host, port, reuse_port=self._options.shares_ports)
         try:
             await site.start()
         except OSError as error:
@@ -104,15 +143,42 @@ class Edge:
             "--metrics-port": options.metrics_port,
         }
         for flag, port in wanted.items():
-            check_port(options.host, port, flag)
+            if not options.shares_ports:  # else they were kept for this server before
+                check_port(options.host, port, flag)
         grpc_port = self._grpc.listen(options.host, options.grpc_port)
         await self._grpc.start()
         self._http_site, http_port = await self._start_site(self._http, options.http_port, "--http-port")
         _, metrics_port = await self._start_site(self._metrics, options.metrics_port, "--metrics-port")
         ports = Ports(http_port, grpc_port, metrics_port)
         self._announce(ports, self._tables.table)
-        self._follower = asyncio.create_task(self._tables.follow(lambda table: self._announce(ports, table)))
+        self._background = [
+            asyncio.create_task(self._tables.follow(lambda table: self._taken(ports, table))),
+            asyncio.create_task(self._keep_files()),
+        ]
         return ports
+
+    async def _keep_files(self) -> None:
+        """Keep what the pages of other workers read of this one up to date."""
+        folder = self._options.metrics_folder
+        said = ""
+        while folder is not None:
+            self._edge_metrics.refresh()
+            try:
+                keep_allocated(folder, self._options.worker)
+                said = ""
+            except OSError as error:
+                if said != str(error):
+                    said = str(error)
+                    log.error("no room to count in %s: %s", folder, error.strerror)
+            await asyncio.sleep(_GAUGES_INTERVAL_S)
+
+    def _taken(self, ports: Ports, table: EdgeTable) -> None:
+        self._reloads.take(table.reloads)
+        # the places of a process that has ended are taken over by the others
+        self._engine.gates.other_limit = self._share.of(self._options.max_engine_calls)
+        self._engine.gates.refresh()
+        self.plane.use_limits(self._limits())
+        self._announce(ports, table)
 
     def _announce(self, ports: Ports, table: EdgeTable) -> None:
         """Tell the supervisor where this process listens and which table it goes by."""
@@ -141,8 +207,8 @@ class Edge:
             running = self._engine.gates.total(lambda gate: gate.running)
             log.warning("%d engine calls still run after %g s", running, self._options.drain_timeout_s)
         await self._http.cleanup()
-        if self._follower is not None:
-            self._follower.cancel()
+        for task in self._background:
+            task.cancel()
         await self._metrics.cleanup()
         await self._engine.close()
         return drained

@@ -6,20 +6,24 @@ Messages are those of the gRPC protocol. All errors raised are :class:`~voxrepo_
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any
 
 from tritonclient.grpc import service_pb2 as pb
 
 from voxrepo.edge import views
-from voxrepo.edge.dropped import take_dropped
+from voxrepo.edge.admission import NO_LIMITS, Admission, AdmissionLimits
 from voxrepo.edge.engine_client import CallerTimedOut, EngineCallFailed, EngineClient
 from voxrepo.edge.engine_errors import engine_error, is_masked
-from voxrepo.edge.parameters import STABLE_ARM, shown, timeout_us_of
+from voxrepo.edge.holding import HOLD_TIMEOUT_S, Holding
+from voxrepo.edge.parameters import shown, timeout_us_of
+from voxrepo.edge.stream_statistics import StreamStatistics
 from voxrepo.edge.table import TableWatcher, VoiceEntry
-from voxrepo.edge.validation import VoiceCall, check_voice_request, check_voice_version, refuse_shared_memory
+from voxrepo.edge.validation import check_voice_version, refuse_shared_memory
+from voxrepo.edge.voice_calls import VoiceCalls
 from voxrepo.metrics.accounting import RequestRecord, new_request_id
 from voxrepo_contract.errors import (
     DeadlineExceeded,
@@ -29,8 +33,7 @@ from voxrepo_contract.errors import (
     Unavailable,
     VoxrepoError,
 )
-from voxrepo_contract.names import VOICE_STAGES, is_model_name
-from voxrepo_contract.tensors import AUDIO
+from voxrepo_contract.names import STREAM_SUFFIX, VOICE_STAGES, is_model_name
 
 log = logging.getLogger(__name__)
 
@@ -52,20 +55,43 @@ _RESPONSES = {
 }
 
 
+def not_unary(voice: str) -> InvalidArgument:
+    """The error for a unary call of a voice's stream."""
+    return InvalidArgument(
+        f"ModelInfer (/infer, /generate) doesn't support models with decoupled transaction policy, and "
+        f"{voice}{STREAM_SUFFIX} is one: call ModelStreamInfer (/generate_stream), or the model {voice} for one answer"
+    )
+
+
 class DataPlane:
     """The server without its transports.
 
     Args:
         engine: client of the engine.
         tables: source of the current table of voices.
+        hold_timeout_s: how long a request waits for a voice in recovery.
+        limits: who is let in.
+        show_streams: told the number of active streams of a voice when it changes.
 
     Attributes:
         stopped: set at shutdown; new requests are then refused and readiness is false.
     """
 
-    def __init__(self, engine: EngineClient, tables: TableWatcher) -> None:
+    def __init__(
+        self,
+        engine: EngineClient,
+        tables: TableWatcher,
+        hold_timeout_s: float = HOLD_TIMEOUT_S,
+        limits: AdmissionLimits = NO_LIMITS,
+        show_streams: Callable[[str, int], None] = lambda voice, streams: None,
+    ) -> None:
         self._engine = engine
         self._tables = tables
+        self._holding = Holding(tables, hold_timeout_s)
+        self._admission = Admission(engine, lambda: self.voices, limits, show_streams)
+        engine.observers.append(self._admission.observe)
+        self._voice_calls = VoiceCalls(engine, self._holding, self._refusal, self._admission)
+        self._stream_statistics = StreamStatistics()
         self._known: set[str] = set()
         self.stopped = asyncio.Event()
 
@@ -74,9 +100,18 @@ class DataPlane:
         """Voices by name, at this moment."""
         return self._tables.table.voices
 
+    @property
+    def stall_timeout_s(self) -> float:
+        """How long a stream is kept though its client takes nothing; 0 for ever."""
+        return self._admission.limits.stall_timeout_s
+
+    def use_limits(self, limits: AdmissionLimits) -> None:
+        """Decide by these limits from now on."""
+        self._admission.limits = limits
+
     def is_model(self, name: str) -> bool:
-        """Whether ``name`` is a voice, or a model that has answered before."""
-        return name in self.voices or name in self._known
+        """Whether ``name`` is a voice or its stream, or a model that has answered before."""
+        return name.removesuffix(STREAM_SUFFIX) in self.voices or name in self._known
 
     def refuse_if_stopping(self) -> None:
         """Refuse new work during shutdown.
@@ -85,7 +120,9 @@ class DataPlane:
             Unavailable: the server is stopping.
         """
         if self.stopped.is_set():
-            raise Unavailable("the server is stopping; send the request to another one or try again later")
+            raise Unavailable(
+                "the server is stopping; send the request to another one or try again later", reason="stopping"
+            )
 
     # ---- inference
 
@@ -102,25 +139,61 @@ class DataPlane:
         """
         self.refuse_if_stopping()
         record.client_id = record.client_id or request.id
-        voice = self.voices.get(request.model_name)
+        stream_of = self.voice_of_stream(request.model_name)
+        if stream_of is not None:
+            raise not_unary(stream_of)
+        voice = await self._voice(request.model_name, record)
         if voice is None:
             return await self._infer_other(request, record)
-        call = check_voice_request(request, voice)
-        record.text_chars, record.text = len(call.text), call.text
-        if call.parameters.timeout_us is not None:
-            record.limit(call.parameters.timeout_us / 1e6)
-        # never the client's id: empty or repeated ids would let stages confuse requests
-        call.request.id = record.id
-        response = await self._engine_infer(call.request, record, voice)
-        return self._voice_response(response, request.id, call, voice, record)
+        return await self._voice_calls.infer(request, voice, record)
+
+    async def stream(self, request: Any, record: RequestRecord) -> AsyncGenerator[tuple[Any, bool], None]:
+        """Serve a ``ModelInferRequest`` to the model ``<voice>.stream``; close the generator to drop the request.
+
+        Args:
+            request: the client's request; it is checked and completed as for the voice itself.
+            record: deadline and account of the request.
+
+        Yields:
+            ``ModelInferResponse`` with the next piece of audio, each as :meth:`infer` answers, and whether it is the
+            last. Joined, the pieces equal the audio of :meth:`infer` for the same seed. The next piece is made while
+            the caller deals with this one; no more than that, so a slow reader holds up only himself.
+        """
+        self.refuse_if_stopping()
+        record.client_id = record.client_id or request.id
+        name = self.voice_of_stream(request.model_name)
+        voice = None if name is None else await self._voice(name, record)
+        if voice is None:
+            raise self._unserved(request.model_name, "") or self._unknown_model(request.model_name, "")
+        with self._stream_statistics.counting(voice.name):
+            async with aclosing(self._voice_calls.stream(request, voice, record)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    def voice_of_stream(self, name: str) -> str | None:
+        """The voice whose pieces the model ``name`` gives; None if it is no such model."""
+        voice = name.removesuffix(STREAM_SUFFIX)
+        return voice if voice != name and voice in (*self.voices, *self._tables.table.held) else None
+
+    async def _voice(self, name: str, record: RequestRecord) -> VoiceEntry | None:
+        """The voice ``name``, None if there is none; one that was taken out for its recovery is waited for."""
+        if name not in self.voices:
+            await self._holding.pass_when_free(name, record)
+        return self.voices.get(name)
+
+    def _inner(self, name: str) -> str:
+        """The model that the engine has under ``name``: for a stream, its voice."""
+        return self.voice_of_stream(name) or name
 
     def _unserved(self, name: str, version: str = "") -> Unavailable | None:
         """Why a model of the repository cannot be called now, whatever the engine thinks of it."""
         table = self._tables.table
-        if name in table.loading:
+        # a voice that is not served has no entry by which its stream would be known
+        names = (name, name.removesuffix(STREAM_SUFFIX))
+        if not {*names}.isdisjoint(table.loading):
             return Unavailable(f"{name} is loading; try again in a moment")
         for problem in table.problems:
-            if problem.model == name and problem.version in ("", version):
+            if problem.model in names and problem.version in ("", version):
                 which = f"{name} version {version}" if problem.version else name
                 return Unavailable(f"{which} is not served: something is wrong with it; `voxrepo status` says what")
         return None
@@ -138,18 +211,16 @@ class DataPlane:
         timeout_us = timeout_us_of(request.parameters)
         if timeout_us is not None:
             record.limit(timeout_us / 1e6)
-        response = await self._engine_infer(request, record, None)
-        if len(self._known) < _MAX_KNOWN_MODELS:
-            self._known.add(request.model_name)
-        return response
-
-    async def _engine_infer(self, request: Any, record: RequestRecord, voice: VoiceEntry | None) -> Any:
+        await self._holding.pass_when_free(request.model_name, record)
         try:
-            return await self._engine.infer(request, record.deadline_s)
+            response = await self._engine.infer(request, record.deadline_s)
         except CallerTimedOut:
             raise record.deadline_error() from None
         except EngineCallFailed as failure:
-            raise self._refusal(failure, request.model_name, request.model_version, voice, record.id) from failure
+            raise self._refusal(failure, request.model_name, request.model_version, None, record.id) from failure
+        if len(self._known) < _MAX_KNOWN_MODELS:
+            self._known.add(request.model_name)
+        return response
 
     def _refusal(
         self, failure: EngineCallFailed, name: str, version: str, voice: VoiceEntry | None, request_id: str
@@ -169,23 +240,6 @@ class DataPlane:
         listed = ", ".join(voices[:_MAX_VOICES_SHOWN]) + (f" and {more} more" if more > 0 else "")
         of_version = f" version {shown(version)}" if version else ""
         return NotFound(f"unknown model {shown(name)}{of_version}; voices: {listed or 'none'}")
-
-    @staticmethod
-    def _voice_response(
-        response: Any, client_id: str, call: VoiceCall, voice: VoiceEntry, record: RequestRecord
-    ) -> Any:
-        response.id = client_id
-        # ensembles add sequence parameters that mean nothing here
-        response.parameters.clear()
-        response.parameters["seed"].int64_param = call.seed
-        response.parameters["arm"].string_param = STABLE_ARM
-        response.parameters["versions"].string_param = json.dumps(voice.versions)
-        record.dropped = take_dropped(response)
-        response.parameters["dropped"].string_param = json.dumps(record.dropped)
-        for output in response.outputs:
-            if output.name == AUDIO.name:
-                record.audio_s = output.shape[-1] / voice.sample_rate_hz
-        return response
 
     # ---- everything else
 
@@ -219,8 +273,11 @@ class DataPlane:
             check_voice_version(version, name)
 
     async def ready(self, timeout_s: float | None = None) -> bool:
-        """Whether the server takes requests: loading is done, it is not stopping, and the engine is ready."""
-        if self.stopped.is_set() or not self._tables.table.ready:
+        """Whether the server takes requests.
+
+        Loading is done, it is not stopping, its lines let in a request for at least one voice, and the engine is ready.
+        """
+        if self.stopped.is_set() or not self._tables.table.ready or not self._admission.lets_in():
             return False
         try:
             return bool((await self._manage("ServerReady", pb.ServerReadyRequest(), timeout_s)).ready)
@@ -229,6 +286,7 @@ class DataPlane:
 
     async def model_ready(self, name: str, version: str, timeout_s: float | None = None) -> bool:
         """Whether the model is served and the engine says that it is ready; false for unknown models and versions."""
+        name = self._inner(name)
         if self.stopped.is_set() or self._unserved(name, version) is not None:
             return False
         try:
@@ -240,31 +298,46 @@ class DataPlane:
 
     async def metadata(self, name: str, version: str, timeout_s: float | None = None) -> Any:
         """``ModelMetadataResponse`` of a model."""
-        self._check_version(name, version)
-        request = pb.ModelMetadataRequest(name=name, version=version)
-        response = await self._manage("ModelMetadata", request, timeout_s, name, version)
-        if name in self.voices:
+        inner = self._inner(name)
+        self._check_version(inner, version)
+        request = pb.ModelMetadataRequest(name=inner, version=version)
+        response = await self._manage("ModelMetadata", request, timeout_s, inner, version)
+        if inner in self.voices:
             views.hide_inner_outputs(response.outputs)
+        if inner != name:
+            response.name, response.platform = name, views.SERVER_NAME
         return response
 
     async def config(self, name: str, version: str, timeout_s: float | None = None) -> Any:
         """``ModelConfigResponse`` of a model; for voices with optional inputs and the voice's properties."""
-        self._check_version(name, version)
-        request = pb.ModelConfigRequest(name=name, version=version)
-        response = await self._manage("ModelConfig", request, timeout_s, name, version)
-        voice = self.voices.get(name)
+        inner = self._inner(name)
+        self._check_version(inner, version)
+        request = pb.ModelConfigRequest(name=inner, version=version)
+        response = await self._manage("ModelConfig", request, timeout_s, inner, version)
+        voice = self.voices.get(inner)
         if voice is not None:
             views.describe_voice(response, voice)
+        if inner != name:
+            views.describe_stream(response.config, inner)
         return response
 
     async def statistics(self, name: str, version: str, timeout_s: float | None = None) -> Any:
-        """``ModelStatisticsResponse`` of a model, of all with an empty name; the engine's own numbers."""
-        self._check_version(name, version)
+        """``ModelStatisticsResponse`` of a model, of all with an empty name.
+
+        The numbers are the engine's own, but those of streams: these are counted here, in each process by itself.
+        """
+        inner = self._inner(name)
+        self._check_version(inner, version)
+        if inner != name:
+            return pb.ModelStatisticsResponse(model_stats=[self._stream_statistics.of(inner)])
         request = pb.ModelStatisticsRequest(name=name, version=version)
         try:
-            return await self._manage("ModelStatistics", request, timeout_s, name, version)
+            response = await self._manage("ModelStatistics", request, timeout_s, name, version)
         except InvalidArgument as error:  # the engine's answer to names it does not know, in this call only
             raise self._unserved(name, version) or self._unknown_model(name, version) from error
+        if not name:
+            response.model_stats.extend(self._stream_statistics.of(voice) for voice in self.voices)
+        return response
 
     async def index(self, ready_only: bool, timeout_s: float | None = None) -> Any:
         """``RepositoryIndexResponse``: the engine's models, corrected by what is not served."""

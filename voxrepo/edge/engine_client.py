@@ -2,7 +2,8 @@
 
 A call into the engine has no deadline and is never cancelled: short deadlines or cancels crash the engine within
 seconds. Each call therefore runs in a task of its own. When its caller leaves or runs out of time, the caller is
-answered and the task is left to drain. Gates bound the number of running calls, draining ones included.
+answered and the task is left to drain. Gates bound the number of running calls, draining ones included, and order those
+that wait. What each call took is measured and told.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
 import grpc.aio
 from tritonclient.grpc import service_pb2 as pb
 
-from voxrepo.edge.gates import CallGate, Gates
+from voxrepo.edge.costs import Costs, units_of
+from voxrepo.edge.gates import CallGate, Gates, Place
+from voxrepo.edge.reloads import RunningCalls
 
 SERVICE = "inference.GRPCInferenceService"
 MAX_CALLS = 32
@@ -50,6 +54,32 @@ class EngineCallFailed(Exception):
         self.code = code
         self.text = text
         self.from_engine = from_engine
+
+
+@dataclass(frozen=True)
+class CallReport:
+    """An inference call that ended.
+
+    Attributes:
+        gate: name of its gate: the model, or one name for all models that the table does not know.
+        waited_s: time in line.
+        inside_s: time in the engine.
+        own_s: its part of the gate's time, see :meth:`voxrepo.edge.gates.CallGate.used_s`.
+        answer: ``ModelInferResponse``, None if it failed.
+    """
+
+    gate: str
+    waited_s: float
+    inside_s: float
+    own_s: float
+    answer: Any
+
+
+class ModelReloaded(EngineCallFailed):
+    """The model was loaded again since its process died; this call was to the one before. It may be repeated."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__("CANCELLED", f"{model} was loaded again", from_engine=True)
 
 
 class CallerTimedOut(Exception):
@@ -86,6 +116,11 @@ class EngineClient:
         target: gRPC target, such as ``unix:/run/voxrepo/engine.sock:1``.
         limit_of: inference calls at a time of a model, ``None`` if it has no number of its own.
         max_calls: inference calls at a time of all models without a number.
+
+    Attributes:
+        gates: the lines.
+        costs: what calls cost.
+        observers: called with every inference call that ended.
     """
 
     def __init__(
@@ -93,8 +128,11 @@ class EngineClient:
     ) -> None:
         self._channel = grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS)
         self.gates = Gates(limit_of, max_calls)
+        self.costs = Costs()
+        self.observers: list[Callable[[CallReport], None]] = []
         self._management = CallGate("management calls", MAX_MANAGEMENT_CALLS, max_waiting=0)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._running = RunningCalls()
         self._infer = self._channel.unary_unary(
             f"/{SERVICE}/ModelInfer",
             request_serializer=pb.ModelInferRequest.SerializeToString,
@@ -102,12 +140,14 @@ class EngineClient:
         )
         self._raw: dict[str, Any] = {}
 
-    async def infer(self, request: Any, deadline_s: float | None) -> Any:
+    async def infer(self, request: Any, deadline_s: float | None, *, needed_by_s: float | None = None) -> Any:
         """Call ``ModelInfer``.
 
         Args:
             request: ``ModelInferRequest``.
             deadline_s: the caller's deadline on the clock of ``time.monotonic``; the engine does not learn of it.
+            needed_by_s: when the answer is needed, on the same clock; orders the line. None for what begins now;
+                calls that go on with something begun must give it, since those find room in a full line.
 
         Returns:
             ``ModelInferResponse``.
@@ -116,8 +156,32 @@ class EngineClient:
             Unavailable: too many callers wait already.
             CallerTimedOut: the deadline passed.
             EngineCallFailed: the engine refused or cannot be reached.
+            ModelReloaded: see :meth:`let_go`.
         """
-        return await self._shielded(self.gates.of(request.model_name), self._infer, request, deadline_s)
+        gate = self.gates.of(request.model_name)
+        units = units_of(request)
+        arrived_s = time.monotonic()
+        if needed_by_s is not None and deadline_s is not None:
+            needed_by_s = min(needed_by_s, deadline_s)
+
+        def ended(place: Place, answer: Any) -> None:
+            inside_s, own_s = gate.used_s(place)
+            if answer is not None:
+                self.costs.observe(gate.name, units, inside_s, own_s)
+            report = CallReport(gate.name, place.entered_s - arrived_s, inside_s, own_s, answer)
+            for observer in self.observers:
+                observer(report)
+
+        return await self._shielded(gate, self._infer, request, deadline_s, needed_by_s, units, ended)
+
+    def let_go(self, model: str) -> int:
+        """Let go of the calls of a model that run, because it was loaded again: their callers are told and may repeat
+        them, their places are free. The calls themselves drain.
+
+        Returns:
+            how many there were.
+        """
+        return self._running.let_go(model)
 
     async def call(self, method: str, request: bytes, deadline_s: float | None) -> bytes:
         """Call any other unary method with a serialised request; see :meth:`infer` for the rest."""
@@ -128,33 +192,61 @@ class EngineClient:
         return answer
 
     async def _shielded(
-        self, gate: CallGate, stub: Callable[[Any], Any], request: Any, deadline_s: float | None
+        self,
+        gate: CallGate,
+        stub: Callable[[Any], Any],
+        request: Any,
+        deadline_s: float | None,
+        needed_by_s: float | None = None,
+        units: int = 1,
+        ended: Callable[[Place, Any], None] = lambda place, answer: None,
     ) -> Any:
-        if _left_s(deadline_s) == 0 or not await gate.enter(_left_s(deadline_s)):
+        place = None
+        if _left_s(deadline_s) != 0:
+            place = await gate.enter(_left_s(deadline_s), needed_by_s, units)
+        if place is None:
             raise CallerTimedOut
-        task = asyncio.create_task(self._run(gate, stub, request))
+        task = asyncio.create_task(self._run(gate, place, stub, request, ended))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        model = getattr(request, "model_name", "")
+        lost, forget = self._running.enter(model)
+        lost.add_done_callback(lambda _: gate.leave(place))
+        task.add_done_callback(lambda _: forget())
         try:
             # unlike wait_for, wait leaves the task alone on a timeout and when this caller is cancelled
-            await asyncio.wait((task,), timeout=_left_s(deadline_s))
+            await asyncio.wait((task, lost), timeout=_left_s(deadline_s), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self._leave(gate, task)
             raise
         if not task.done():
             self._leave(gate, task)
+            if lost.done():
+                raise ModelReloaded(model)
             raise CallerTimedOut
         return task.result()
 
-    async def _run(self, gate: CallGate, stub: Callable[[Any], Any], request: Any) -> Any:
+    async def _run(
+        self,
+        gate: CallGate,
+        place: Place,
+        stub: Callable[[Any], Any],
+        request: Any,
+        ended: Callable[[Place, Any], None],
+    ) -> Any:
+        answer = None
         try:
-            return await stub(request)
+            answer = await stub(request)
+            return answer
         except grpc.aio.AioRpcError as error:
             code, details = error.code().name, error.details() or ""
             connected = self._channel.get_state() is grpc.ChannelConnectivity.READY
             raise EngineCallFailed(code, details, is_from_engine(code, details, connected)) from None
         finally:
-            gate.leave()
+            try:
+                ended(place, answer)
+            finally:
+                gate.leave(place)
 
     @staticmethod
     def _leave(gate: CallGate, task: asyncio.Task[Any]) -> None:

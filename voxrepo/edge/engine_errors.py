@@ -20,6 +20,8 @@ UNREACHABLE = "the engine cannot be reached; try again in a moment"
 _ENSEMBLE_PREFIX = re.compile(r"\Ain ensemble '[^']*', ")
 _REQUEST_PREFIX = re.compile(r"\A\[request id: [^\]]*\] ")
 _QUEUE_FULL = "Exceeds maximum queue size"
+_NOT_LOADED = re.compile(r"not at ready state|no available versions|is not ready")
+_DEAD_STUB = re.compile(r"Stub process .* is not healthy")
 
 _PASSED: dict[str, type[VoxrepoError]] = {
     "INVALID_ARGUMENT": InvalidArgument,
@@ -57,6 +59,25 @@ def engine_error(code: str, text: str, *, from_engine: bool, request_id: str) ->
     if _QUEUE_FULL in text:
         return Unavailable("the queue is full; try again in a moment")
     return kind(clean(text) or f"the engine answered {code}")
+
+
+def is_passing(code: str, text: str, from_engine: bool, in_recovery: bool) -> bool:
+    """Whether a call of a voice failed for a fault that the supervisor cures, so that it may be repeated.
+
+    That is an engine that cannot be reached, a model whose process is dead, and one that is not loaded at the moment.
+    A full queue is no fault.
+
+    Args:
+        code: name of the gRPC status.
+        text: its details.
+        from_engine: False if the transport made the status up.
+        in_recovery: whether the supervisor is at it already; then anything that may be tried again is taken for it.
+    """
+    if not from_engine or code in ("CANCELLED", "NOT_FOUND"):
+        return True
+    if _DEAD_STUB.search(text):
+        return True
+    return code == "UNAVAILABLE" and _QUEUE_FULL not in text and (in_recovery or _NOT_LOADED.search(text) is not None)
 
 
 def is_masked(error: VoxrepoError) -> bool:

@@ -75,17 +75,20 @@ class GrpcFront:
         plane: the server behind.
         accountant: counts the inferences.
         max_message_bytes: largest message accepted.
+        shares_port: whether other processes of this server listen on the same port.
     """
 
-    def __init__(self, plane: DataPlane, accountant: Accountant, max_message_bytes: int) -> None:
+    def __init__(
+        self, plane: DataPlane, accountant: Accountant, max_message_bytes: int, shares_port: bool = False
+    ) -> None:
         self._plane = plane
         self._accountant = accountant
         self._server = grpc.aio.server(
             options=(
                 ("grpc.max_receive_message_length", max_message_bytes),
                 ("grpc.max_send_message_length", _UNLIMITED),
-                # without this a second server could take half of the connections of the first, unnoticed
-                ("grpc.so_reuseport", 0),
+                # never by default: a second server could take half of the connections of the first, unnoticed
+                ("grpc.so_reuseport", int(shares_port)),
                 # calls that gRPC's core holds until this process takes them: beyond 1000 it would cancel new ones at
                 # once, and those of clients that left count until they are taken
                 ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),

@@ -1,44 +1,67 @@
-"""ModelStreamInfer: many requests on one stream, each answered by one response through the data plane."""
+"""ModelStreamInfer: many requests on one stream, told apart by their ids.
+
+A request to a voice's stream gets a response for each piece of audio, any other request exactly one.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing, suppress
 from typing import Any
 
 import grpc.aio
 from tritonclient.grpc import service_pb2 as pb
 
 from voxrepo.edge.dataplane import DataPlane
-from voxrepo.edge.parameters import EMPTY_FINAL_PARAMETER
-from voxrepo.edge.statuses import grpc_status
+from voxrepo.edge.delivery import marked, take_empty_final, taken
+from voxrepo.edge.statuses import grpc_status, retry_after_s
 from voxrepo.edge.wire import parsed, serialize_stream_response
 from voxrepo.metrics.accounting import Accountant
-from voxrepo_contract.errors import VoxrepoError
-
-log = logging.getLogger(__name__)
+from voxrepo_contract.errors import Cancelled, VoxrepoError
 
 PROTOCOL = "grpc_stream"
 MAX_CONCURRENT = 16
 """Requests of one stream that are served at a time; the next is read when one of them is answered."""
 
-_FINAL_PARAMETER = "triton_final_response"
+Write = Callable[[bytes], Coroutine[Any, Any, None]]
 
 
-async def _answer(raw: bytes, left_s: float | None, plane: DataPlane, accountant: Accountant) -> bytes:
-    """Serialised ``ModelStreamInferResponse`` to one request; errors are told in it."""
+async def _answer(raw: bytes, left_s: float | None, plane: DataPlane, accountant: Accountant, write: Write) -> None:
+    """Answer one request with serialised ``ModelStreamInferResponse`` messages; errors in one with its id.
+
+    Cancelling the call drops the request.
+    """
+    request_id = ""
     try:
         with accountant.request("", PROTOCOL) as record:
             record.limit(left_s)
             request = parsed(pb.ModelInferRequest, raw)
-            record.model = request.model_name
-            request.parameters.pop(EMPTY_FINAL_PARAMETER, None)
-            response = await plane.infer(request, record)
-            response.parameters[_FINAL_PARAMETER].bool_param = True
-            return serialize_stream_response(response)
+            record.model, request_id = request.model_name, request.id
+            wants_empty_final = take_empty_final(request)
+
+            async def hand_over(piece: Any, is_last: bool, empty: bool) -> None:
+                for each in marked(piece, is_last=is_last, wants_empty_final=empty):
+                    writing = asyncio.create_task(write(serialize_stream_response(each)))
+                    await taken(writing, record, plane.stall_timeout_s)
+
+            if plane.voice_of_stream(request.model_name) is None:
+                await hand_over(await plane.infer(request, record), is_last=True, empty=False)
+                return
+            async with aclosing(plane.stream(request, record)) as responses:
+                async for response, is_last in responses:
+                    await hand_over(response, is_last, wants_empty_final)
     except VoxrepoError as error:
-        answer = pb.ModelStreamInferResponse(error_message=grpc_status(error)[1])
-        return bytes(answer.SerializeToString())
+        code, text = grpc_status(error)
+        answer = pb.ModelStreamInferResponse(error_message=text)
+        answer.infer_response.id = request_id
+        # an error message has no status of its own
+        answer.infer_response.parameters["error_code"].string_param = code.name
+        seconds = retry_after_s(error)
+        if seconds is not None:
+            answer.infer_response.parameters["retry_after_s"].int64_param = seconds
+        with suppress(Cancelled):
+            await write(bytes(answer.SerializeToString()))
 
 
 class _Stream:
@@ -54,13 +77,17 @@ class _Stream:
 
     async def _serve(self, raw: bytes) -> None:
         try:
-            answer = await _answer(raw, self._context.time_remaining(), self._plane, self._accountant)
-            async with self._write_lock:  # gRPC allows one write at a time
-                await self._context.write(answer)
-        except (grpc.aio.UsageError, grpc.aio.InternalError) as error:
-            log.debug("an answer could not be written, the client has left: %s", error)
+            await _answer(raw, self._context.time_remaining(), self._plane, self._accountant, self._write)
         finally:
             self._places.release()
+
+    async def _write(self, message: bytes) -> None:
+        async with self._write_lock:  # gRPC allows one write at a time
+            try:
+                # returns when the transport has room for more: the engine works no faster than a client reads
+                await self._context.write(message)
+            except (grpc.aio.UsageError, grpc.aio.InternalError) as error:
+                raise Cancelled("the client has left") from error
 
     async def run(self) -> None:
         stopping = asyncio.create_task(self._plane.stopped.wait())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from aiohttp import http_exceptions, web
 
 from voxrepo.edge import jsonbody
 from voxrepo.edge.statuses import masking, retry_after_s
-from voxrepo_contract.errors import InvalidArgument, VoxrepoError
+from voxrepo_contract.errors import Cancelled, InvalidArgument, VoxrepoError
+
+BODY_TIMEOUT_S = 120.0
+"""How long a body may take to arrive; a client that stops in the middle of one would hold its connection for ever."""
 
 MAX_BODY_BYTES: web.AppKey[int] = web.AppKey("max_body_bytes", int)
 
@@ -45,15 +49,28 @@ class BodyTooLarge(InvalidArgument):
     http_status = 413
 
 
+class BodyTooSlow(InvalidArgument):
+    """The body has not arrived in time."""
+
+    http_status = 408
+
+
 async def read_body(request: web.Request) -> bytes:
     """The whole body, decompressed.
 
     Raises:
         BodyTooLarge: it exceeds the application's limit, once decompressed.
+        BodyTooSlow: it takes longer than :data:`BODY_TIMEOUT_S`.
+        Cancelled: the client has left.
         InvalidArgument: it cannot be decompressed, or its framing is broken.
     """
     try:
-        return await request.read()
+        return await asyncio.wait_for(request.read(), BODY_TIMEOUT_S)
+    except asyncio.TimeoutError as error:
+        raise BodyTooSlow(f"the body did not arrive within {BODY_TIMEOUT_S:g} s") from error
+    except ConnectionResetError as error:
+        # wait_for lets this through instead of the cancellation that it also comes with
+        raise Cancelled("the client has left") from error
     except web.HTTPRequestEntityTooLarge as error:
         raise BodyTooLarge(f"the body exceeds the limit of {request.app[MAX_BODY_BYTES]} bytes") from error
     except (http_exceptions.HttpProcessingError, web.RequestPayloadError) as error:

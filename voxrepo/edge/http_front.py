@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -12,9 +13,11 @@ from aiohttp import web
 from voxrepo.edge import generate, jsonbody, openinference, views
 from voxrepo.edge.compression import coding_for
 from voxrepo.edge.dataplane import DataPlane
+from voxrepo.edge.delivery import marked, take_empty_final
 from voxrepo.edge.http_errors import MAX_BODY_BYTES, Handler, errors_as_json, read_body
+from voxrepo.edge.http_events import EventStream
 from voxrepo.metrics.accounting import Accountant, RequestRecord, new_request_id
-from voxrepo_contract.errors import InvalidArgument, PermissionDenied
+from voxrepo_contract.errors import InvalidArgument, PermissionDenied, VoxrepoError
 
 REQUEST_ID_HEADER = "X-Request-Id"
 
@@ -38,6 +41,11 @@ _T = TypeVar("_T")
 
 async def _off_loop_if(heavy: bool, function: Callable[..., _T], *arguments: Any) -> _T:
     return await asyncio.to_thread(function, *arguments) if heavy else function(*arguments)
+
+
+async def _generated(answer: Any) -> bytes:
+    heavy = sum(len(raw) for raw in answer.raw_output_contents) > _HEAVY_JSON_BYTES
+    return await _off_loop_if(heavy, generate.encode_response, answer)
 
 
 def _names(request: web.Request) -> tuple[str, str]:
@@ -142,31 +150,48 @@ class HttpFront:
             response.enable_compression(web.ContentCoding(coding))
         return response
 
-    async def _generate_answer(self, request: web.Request, record: RequestRecord) -> bytes:
+    async def _generate_message(self, request: web.Request, record: RequestRecord) -> Any:
         name, version = _names(request)
         record.client_id = request["request_id"]
         body = await read_body(request)
-        if name in self._plane.voices:
+        if name in self._plane.voices or self._plane.voice_of_stream(name) is not None:
             inputs = generate.VOICE_GENERATE_INPUTS
         else:
             config = (await self._plane.config(name, version)).config
             inputs = generate.inputs_of_config(config)
-        message = await _off_loop_if(
-            len(body) > _HEAVY_JSON_BYTES, generate.decode_request, body, name, version, inputs
-        )
-        answer = await self._plane.infer(message, record)
-        heavy = sum(len(raw) for raw in answer.raw_output_contents) > _HEAVY_JSON_BYTES
-        return await _off_loop_if(heavy, generate.encode_response, answer)
+        return await _off_loop_if(len(body) > _HEAVY_JSON_BYTES, generate.decode_request, body, name, version, inputs)
+
+    async def _generate_answer(self, request: web.Request, record: RequestRecord) -> bytes:
+        message = await self._generate_message(request, record)
+        return await _generated(await self._plane.infer(message, record))
 
     async def _generate(self, request: web.Request) -> web.Response:
         with self._accountant.request(request.match_info["model"], "generate") as record:
             body = await self._generate_answer(request, record)
             return web.Response(body=body, content_type="application/json")
 
-    async def _generate_stream(self, request: web.Request) -> web.Response:
-        with self._accountant.request(request.match_info["model"], "generate_stream") as record:
-            body = generate.event(await self._generate_answer(request, record))
-            return web.Response(body=body, content_type="text/event-stream", charset="utf-8")
+    async def _generate_stream(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["model"]
+        events = EventStream(request, {REQUEST_ID_HEADER: request["request_id"]}, self._plane.stall_timeout_s)
+        try:
+            with self._accountant.request(name, "generate_stream") as record:
+                if self._plane.voice_of_stream(name) is None:
+                    # as Triton does for models that give one answer
+                    body = generate.event(await self._generate_answer(request, record))
+                    return web.Response(body=body, content_type="text/event-stream", charset="utf-8")
+                message = await self._generate_message(request, record)
+                wants_empty_final = take_empty_final(message)
+                async with aclosing(self._plane.stream(message, record)) as pieces:
+                    async for piece, is_last in pieces:
+                        for answer in marked(piece, is_last=is_last, wants_empty_final=wants_empty_final):
+                            await events.write(await _generated(answer), record)
+        except VoxrepoError as error:
+            if not events.has_begun:
+                raise
+            await events.fail(error)
+        else:
+            await events.end()
+        return events.response
 
     # ---- everything else
 

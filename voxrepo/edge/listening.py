@@ -5,8 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from typing import Any
 
 from voxrepo_contract.errors import VoxrepoError
+
+Address = tuple[socket.AddressFamily, tuple[Any, ...]]
+"""Family and socket address."""
 
 
 class CannotListen(VoxrepoError):
@@ -26,12 +30,8 @@ def check_port(host: str, port: int, flag: str) -> None:
     Raises:
         CannotListen: with address, port, reason and flag.
     """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        raise CannotListen(f"cannot listen on {host!r}: {error.strerror}; choose another --host") from error
-    family, kind, protocol, _, address = found[0]
-    with socket.socket(family, kind, protocol) as probe:
+    family, address = addresses_of(host, port)[0]
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(address)
@@ -39,6 +39,19 @@ def check_port(host: str, port: int, flag: str) -> None:
                 probe.listen(1)
         except OSError as error:
             raise cannot_listen(host, port, flag, error) from error
+
+
+def addresses_of(host: str, port: int) -> list[Address]:
+    """Socket addresses of a host name or address, each once.
+
+    Raises:
+        CannotListen: there is no such host.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise CannotListen(f"cannot listen on {host!r}: {error.strerror}; choose another --host") from error
+    return list(dict.fromkeys((family, tuple(address)) for family, _, _, _, address in found))
 
 
 def cannot_listen(host: str, port: int, flag: str, error: OSError) -> CannotListen:

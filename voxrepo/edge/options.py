@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from voxrepo.edge.admission import AdmissionLimits
 from voxrepo.edge.engine_client import MAX_CALLS
+from voxrepo.edge.holding import HOLD_TIMEOUT_S
 
 DEFAULT_MAX_BODY_BYTES = 64 * 1024 * 1024
 """As Triton's own default for HTTP bodies."""
@@ -27,9 +29,19 @@ class EdgeOptions:
         metrics_port: port of the metrics page, 0 for any free one.
         engine_metrics_url: the engine's metrics page.
         drain_timeout_s: how long a stop waits for requests and engine calls.
+        shares_ports: the ports were kept for several edge processes, this one among them.
+        worker: number of this process among them, from 0.
+        workers: how many they are; limits of the server are divided among them.
+        metrics_folder: where all of them count; if not given, this one counts in its memory.
         ready_file: written once all ports listen.
         max_body_bytes: largest request, after decompression.
         max_engine_calls: inference calls at a time of models to which the table gives no number.
+        hold_timeout_s: how long a request waits for a voice whose process or engine is being restarted.
+        max_queue_s: longest time that a request is let in to wait; 0 for any, likewise below.
+        max_streams: streams of the whole server at a time.
+        max_streams_per_voice: streams of one voice at a time.
+        max_utilisation: part of the measured capacity that streams may need.
+        stall_timeout_s: how long a stream keeps its place though its client takes nothing.
         log_text: log the texts that are spoken.
     """
 
@@ -41,9 +53,19 @@ class EdgeOptions:
     metrics_port: int = 8002
     engine_metrics_url: str | None = None
     drain_timeout_s: float = 30.0
+    shares_ports: bool = False
+    worker: int = 0
+    workers: int = 1
+    metrics_folder: Path | None = None
     ready_file: Path | None = None
     max_body_bytes: int = DEFAULT_MAX_BODY_BYTES
     max_engine_calls: int = MAX_CALLS
+    hold_timeout_s: float = HOLD_TIMEOUT_S
+    max_queue_s: float = AdmissionLimits.max_queue_s
+    max_streams: int = AdmissionLimits.max_streams
+    max_streams_per_voice: int = AdmissionLimits.max_streams_per_voice
+    max_utilisation: float = AdmissionLimits.max_utilisation
+    stall_timeout_s: float = AdmissionLimits.stall_timeout_s
     log_text: bool = False
 
 
@@ -80,9 +102,25 @@ def _seconds(value: str) -> float:
     return seconds
 
 
+def _count(value: str) -> int:
+    number = int(value)
+    if number < 0:
+        raise ValueError(value)
+    return number
+
+
+def _part(value: str) -> float:
+    part = float(value)
+    if not 0 <= part <= 100:
+        raise ValueError(value)
+    return part
+
+
 _port.__name__ = "port (0 to 65535)"
 _positive.__name__ = "positive whole number"
 _seconds.__name__ = "number of seconds"
+_count.__name__ = "whole number, not below 0"
+_part.__name__ = "number from 0 to 100"
 
 
 def parse_options(arguments: Sequence[str]) -> EdgeOptions:
@@ -96,8 +134,18 @@ def parse_options(arguments: Sequence[str]) -> EdgeOptions:
     parser.add_argument("--metrics-port", type=_port, default=EdgeOptions.metrics_port)
     parser.add_argument("--engine-metrics-url", metavar="URL")
     parser.add_argument("--drain-timeout-s", type=_seconds, default=EdgeOptions.drain_timeout_s)
+    parser.add_argument("--shares-ports", action="store_true")
+    parser.add_argument("--worker", type=int, default=EdgeOptions.worker)
+    parser.add_argument("--workers", type=_positive, default=EdgeOptions.workers)
+    parser.add_argument("--metrics-folder", type=Path, metavar="FOLDER")
     parser.add_argument("--ready-file", type=Path, metavar="FILE")
     parser.add_argument("--max-body-bytes", type=_positive, default=EdgeOptions.max_body_bytes)
     parser.add_argument("--max-engine-calls", type=_positive, default=EdgeOptions.max_engine_calls)
+    parser.add_argument("--hold-timeout-s", type=_seconds, default=EdgeOptions.hold_timeout_s)
+    parser.add_argument("--max-queue-s", type=_seconds, default=EdgeOptions.max_queue_s)
+    parser.add_argument("--max-streams", type=_count, default=EdgeOptions.max_streams)
+    parser.add_argument("--max-streams-per-voice", type=_count, default=EdgeOptions.max_streams_per_voice)
+    parser.add_argument("--max-utilisation", type=_part, default=EdgeOptions.max_utilisation)
+    parser.add_argument("--stall-timeout-s", type=_seconds, default=EdgeOptions.stall_timeout_s)
     parser.add_argument("--log-text", action="store_true")
     return EdgeOptions(**vars(parser.parse_args(arguments)))

@@ -17,8 +17,8 @@ UINT64_MAX = 2**64 - 1
 ROUTING_KEY_MAX_CHARS = 256
 STABLE_ARM = "stable"
 EMPTY_FINAL_PARAMETER = "triton_enable_empty_final_response"
-"""Sent by Triton's C++ client with every request. It asks for an empty last response of a stream of several; a request
-has exactly one answer here, so there is nothing to add and the parameter changes nothing."""
+"""Sent by Triton's C++ client with every request. It asks for an empty last response where a request has several
+answers, as those to a voice's stream; where it has exactly one, there is nothing to add and it changes nothing."""
 
 VOICE_PARAMETERS = (
     "arm",
@@ -108,6 +108,17 @@ class VoiceParameters:
     forwarded: dict[str, float | bool] = field(default_factory=dict)
 
 
+def empty_final_flag(value: object) -> bool:
+    """The value of :data:`EMPTY_FINAL_PARAMETER`.
+
+    Raises:
+        InvalidArgument: it is not a bool.
+    """
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"parameter {EMPTY_FINAL_PARAMETER!r} is {shown(value)}; it must be true or false")
+    return value
+
+
 def _noise(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidArgument(
@@ -170,7 +181,9 @@ def check_voice_parameters(parameters: Mapping[str, Any], voice: str) -> VoicePa
             # HTTP bodies are decoded before this check, so only gRPC calls come here, and those are always binary
             if value is not True:
                 raise InvalidArgument("parameter 'binary_data_output' must be true here; gRPC answers are binary")
-        elif name not in ("timeout", EMPTY_FINAL_PARAMETER):
+        elif name == EMPTY_FINAL_PARAMETER:
+            empty_final_flag(value)
+        elif name != "timeout":
             raise InvalidArgument(
                 f"unknown parameter {shown(name)}; a voice has the inputs {', '.join(t.name for t in VOICE_INPUTS)} "
                 f"and the parameters {', '.join(VOICE_PARAMETERS)}"

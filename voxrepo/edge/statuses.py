@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ from voxrepo_contract.errors import DeadlineExceeded, Internal, Unavailable, Vox
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 1
+MAX_RETRY_AFTER_S = 60
 
 MAX_ASCII_CHARS = 4000
 MAX_OTHER_CHARS = 800
@@ -31,8 +33,11 @@ def grpc_status(error: VoxrepoError) -> tuple[grpc.StatusCode, str]:
 
 def retry_after_s(error: VoxrepoError) -> int | None:
     """Seconds after which a caller that was turned away may try again; None for other errors."""
-    turned_away = isinstance(error, Unavailable) and not isinstance(error, DeadlineExceeded)
-    return RETRY_AFTER_S if turned_away else None
+    if not isinstance(error, Unavailable) or isinstance(error, DeadlineExceeded):
+        return None
+    if error.retry_after_s is None:
+        return RETRY_AFTER_S
+    return min(max(math.ceil(error.retry_after_s), RETRY_AFTER_S), MAX_RETRY_AFTER_S)
 
 
 @contextmanager

@@ -31,6 +31,11 @@ class VoiceEntry(StrictModel):
         speed_min: slowest accepted ``speed``.
         speed_max: fastest accepted ``speed``.
         versions: version of each stage that the voice's ensemble pins.
+        channels: features per frame, between the acoustic stage and the vocoder.
+        hop_length_samples: audio samples of a frame.
+        window_frames: the vocoder's longest window.
+        overlap_frames: frames that it computes and discards at each inner edge of a window.
+        first_window_frames: the window that begins a segment; ``window_frames`` where there is no shorter one.
     """
 
     name: str
@@ -41,11 +46,25 @@ class VoiceEntry(StrictModel):
     speed_min: Annotated[float, Field(gt=0)]
     speed_max: Annotated[float, Field(gt=0)]
     versions: dict[str, int]
+    channels: Annotated[int, Field(ge=1)]
+    hop_length_samples: Annotated[int, Field(ge=1)]
+    window_frames: Annotated[int, Field(ge=1)]
+    overlap_frames: Annotated[int, Field(ge=0)]
+    first_window_frames: Annotated[int, Field(ge=1)]
 
     @model_validator(mode="after")
     def _range_is_not_empty(self) -> VoiceEntry:
         if self.speed_min > self.speed_max:
             raise ValueError(f"speed_min {self.speed_min} exceeds speed_max {self.speed_max}")
+        return self
+
+    @model_validator(mode="after")
+    def _windows_yield_audio(self) -> VoiceEntry:
+        if not 2 * self.overlap_frames < self.first_window_frames <= self.window_frames:
+            raise ValueError(
+                f"first_window_frames {self.first_window_frames} must exceed twice overlap_frames "
+                f"({self.overlap_frames}) and be at most window_frames ({self.window_frames})"
+            )
         return self
 
 
@@ -65,6 +84,10 @@ class EdgeTable(StrictModel):
         ready: whether everything that can be served is; readiness of the server.
         voices: voices that are served, by name.
         loading: models that are about to be served.
+        held: voices that are being recovered; requests for them wait for a while instead of being refused.
+        reloads: how often the supervisor has loaded a model again because its process had died; calls from before will
+            be answered late or never.
+        edge_workers: numbers of the edge processes that serve; limits of the server are divided among these.
         engine_calls: calls at a time that keep a model's instances busy; more wait at the edge.
         problems: what is not served, and why.
         device: what graphs with ``device: npu`` run on; ``cpu`` if such graphs are refused.
@@ -75,6 +98,9 @@ class EdgeTable(StrictModel):
     device: Literal["cpu", "npu", "emulator"] = "cpu"
     voices: dict[str, VoiceEntry] = Field(default_factory=dict)
     loading: list[str] = Field(default_factory=list)
+    held: list[str] = Field(default_factory=list)
+    reloads: dict[str, int] = Field(default_factory=dict)
+    edge_workers: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
     engine_calls: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     problems: list[Problem] = Field(default_factory=list)
 

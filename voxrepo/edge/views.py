@@ -11,6 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from tritonclient.grpc import service_pb2 as pb
 
 from voxrepo.edge.table import EdgeTable, VoiceEntry
+from voxrepo_contract.names import STREAM_SUFFIX
 from voxrepo_contract.tensors import DROPPED, TEXT
 
 SERVER_NAME = "voxrepo"
@@ -55,6 +56,14 @@ def describe_voice(response: Any, voice: VoiceEntry) -> None:
         response.config.parameters[f"voxrepo.{name}"].string_value = value
 
 
+def describe_stream(config: Any, voice: str) -> None:
+    """Turn a voice's ``ModelConfig`` into that of its stream: the same tensors, any number of answers to a request."""
+    config.name = voice + STREAM_SUFFIX
+    config.ClearField("ensemble_scheduling")
+    config.platform, config.backend = "", SERVER_NAME
+    config.model_transaction_policy.decoupled = True
+
+
 def correct_index(index: Any, table: EdgeTable, *, ready_only: bool) -> None:
     """Put what is not served, whatever the engine thinks of it, into its ``RepositoryIndexResponse``.
 
@@ -65,6 +74,11 @@ def correct_index(index: Any, table: EdgeTable, *, ready_only: bool) -> None:
     for name, (state, reason) in unserved.items():
         for entry in [entry for entry in index.models if entry.name == name] or [index.models.add(name=name)]:
             entry.state, entry.reason = state, reason
+    for entry in [entry for entry in index.models if entry.name in table.voices]:
+        # a voice's stream stands and falls with the voice
+        stream = index.models.add()
+        stream.CopyFrom(entry)
+        stream.name += STREAM_SUFFIX
     for problem in table.problems:
         if problem.version:
             index.models.add(name=problem.model, version=problem.version, state="UNAVAILABLE", reason=problem.reason)

@@ -28,9 +28,14 @@ class EngineControl:
 
     Only calls that are safe to give up carry a time limit: the engine dies of cancelled inferences, not of
     cancelled loads.
+
+    Args:
+        target: the engine's gRPC address.
+        load_timeout_s: for each load and unload. The engine itself never gives one up.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, load_timeout_s: float = LOAD_TIMEOUT_S) -> None:
+        self._load_timeout_s = load_timeout_s
         self._client = triton.InferenceServerClient(target)
         self._probing: set[str] = set()
 
@@ -78,9 +83,14 @@ class EngineControl:
         """
         text = None if config is None else json_format.MessageToJson(config, preserving_proto_field_name=True)
         try:
-            self._client.load_model(model, config=text, client_timeout=LOAD_TIMEOUT_S)
+            self._client.load_model(model, config=text, client_timeout=self._load_timeout_s)
             ready = self._client.is_model_ready(model, client_timeout=5.0)
         except InferenceServerException as error:
+            if "DEADLINE_EXCEEDED" in str(error.status()):
+                raise Unavailable(
+                    f"{model} did not load within {self._load_timeout_s:g} s (--load-timeout); the engine's log may "
+                    "say how far it came"
+                ) from error
             raise Unavailable(_reason(error, model)) from error
         if not ready:
             raise Unavailable(f"{model} was loaded and is not ready; the engine's log says why")
@@ -88,7 +98,7 @@ class EngineControl:
     def unload(self, model: str) -> None:
         """Ask for a model to be unloaded; returns before that is done."""
         try:
-            self._client.unload_model(model, client_timeout=LOAD_TIMEOUT_S)
+            self._client.unload_model(model, client_timeout=self._load_timeout_s)
         except InferenceServerException as error:
             raise NotFound(_reason(error, model)) from error
 

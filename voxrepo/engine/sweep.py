@@ -7,6 +7,7 @@ carry the server's own prefix, so they can be told from those of other servers o
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ import psutil
 from voxrepo.engine.workspace import Workspace
 
 SHM_FOLDER = Path("/dev/shm")  # noqa: S108  where Linux keeps POSIX shared memory
+REGION_LEAST_AGE_S = 10.0
 
 
 @dataclass
@@ -74,6 +76,32 @@ def close_to_others(workspace: Workspace) -> None:
     for region in _shm_regions(workspace):
         with contextlib.suppress(FileNotFoundError):  # of an instance that has ended meanwhile
             region.chmod(0o600)
+
+
+def remove_unused_regions(workspace: Workspace, engine_pid: int, least_age_s: float = REGION_LEAST_AGE_S) -> list[str]:
+    """Remove shared memory of stubs that have ended while the engine goes on.
+
+    Args:
+        workspace: of the server.
+        engine_pid: of the engine; it maps the region of each stub that it uses or starts.
+        least_age_s: younger regions are left alone, since they may not be mapped yet.
+
+    Returns:
+        names of what was removed.
+    """
+    try:
+        engine = psutil.Process(engine_pid)
+        maps = [Path(f"/proc/{process.pid}/maps").read_text() for process in (engine, *engine.children())]
+    except (OSError, psutil.Error):  # something ends or starts now; the next time will do
+        return []
+    removed = []
+    for region in _shm_regions(workspace):
+        with contextlib.suppress(OSError):
+            is_old = time.time() - region.stat().st_ctime >= least_age_s
+            if is_old and not any(str(region) in text for text in maps):
+                region.unlink()
+                removed.append(region.name)
+    return removed
 
 
 def _shm_regions(workspace: Workspace) -> list[Path]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import voxrepo_contract
 from voxrepo.engine.binary import EngineBinary
-from voxrepo.engine.patience import LIBRARY_NAME, lengthen_patience
+from voxrepo.engine.patience import LIBRARY_NAME, UNPATCHED_PATIENCE_S, lengthen_patience
 from voxrepo.repository.layout import Layout, backends_folder
 from voxrepo_contract.errors import ConfigError
 
@@ -94,8 +94,11 @@ class Workspace:
         """What a gRPC client connects to."""
         return f"{self.grpc_address}:1"
 
-    def create(self, layout: Layout, binary: EngineBinary) -> None:
+    def create(self, layout: Layout, binary: EngineBinary) -> float:
         """Build the folder anew.
+
+        Returns:
+            seconds without a sign of life after which this engine takes a stub for dead.
 
         Raises:
             ConfigError: the parent folder belongs to another user, or there is no room.
@@ -113,6 +116,7 @@ class Workspace:
             raise ConfigError("belongs to another user; remove it or set TMPDIR to a directory of yours", file=parent)
         parent.chmod(0o700)
         self.remove()
+        patience_s = UNPATCHED_PATIENCE_S
         try:
             python_backend = self.backends / "python"
             python_backend.mkdir(parents=True)
@@ -120,7 +124,7 @@ class Workspace:
                 # copied: the engine refuses a backend library that is a link out of its directory
                 copy = Path(shutil.copy2(file, python_backend / file.name))
                 if copy.name == LIBRARY_NAME:
-                    lengthen_patience(copy)
+                    patience_s = lengthen_patience(copy)
             # the stub puts this directory on sys.path for every backend
             (python_backend / "voxrepo_contract").symlink_to(Path(voxrepo_contract.__file__).parent)
             for backend in sorted(backends_folder().iterdir()):
@@ -134,6 +138,7 @@ class Workspace:
                     link.mkdir()
         except OSError as error:
             raise ConfigError(f"cannot be built: {error.strerror}", file=self.path) from error
+        return patience_s
 
     def remove(self) -> None:
         """Remove the folder; links are not followed."""

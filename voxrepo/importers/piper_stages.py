@@ -17,7 +17,7 @@ from voxrepo.importers.proof import Pieces, prove
 from voxrepo.importers.proof_result import Proof
 from voxrepo.importers.proof_texts import proof_texts
 from voxrepo.importers.result import Progress, VoiceImport
-from voxrepo.importers.stage_files import gain_for, save_graph, window_frames_for
+from voxrepo.importers.stage_files import first_window_frames_for, gain_for, save_graph, window_frames_for
 from voxrepo.importers.vits_pieces import VitsPieces, make_pieces
 from voxrepo_contract.errors import AlreadyExists, ConfigError, ConversionRefused
 from voxrepo_contract.names import VOICE_STAGES
@@ -131,6 +131,8 @@ def _write_acoustic(folder: Path, voice: _Voice, inventory_sha256: str) -> None:
 
 
 def _write_vocoder(folder: Path, voice: _Voice) -> None:
+    field = voice.pieces.field
+    first = first_window_frames_for(field.overlap_frames, field.hop_length_samples, voice.config.audio.sample_rate)
     write_stage(
         folder,
         WindowedStage(
@@ -138,7 +140,8 @@ def _write_vocoder(folder: Path, voice: _Voice) -> None:
             program="windowed",
             options=WindowedOptions(
                 window_frames=voice.window_frames,
-                overlap_frames=voice.pieces.field.overlap_frames,
+                overlap_frames=field.overlap_frames,
+                first_window_frames=min(first, voice.window_frames),
                 gain=gain_for(voice.proof.peak),
             ),
             graphs={"generator": save_graph(folder, "generator", voice.pieces.generator)},

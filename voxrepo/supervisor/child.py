@@ -32,6 +32,7 @@ class Child:
     ) -> None:
         self.name = name
         self.log_file = log_file
+        self._was_asked_to_end = False
         log_file.parent.mkdir(parents=True, exist_ok=True)
         self._log_start_bytes = log_file.stat().st_size if log_file.exists() else 0
         wrapped = [sys.executable, "-I", "-S", launch.__file__, str(os.getpid()), *command]
@@ -60,16 +61,22 @@ class Child:
         """Whether it has not ended."""
         return self.exit_code is None
 
+    def ask_to_end(self) -> None:
+        """Send SIGTERM, once: a second one could meet a child whose handler has already gone, and kill it."""
+        if self.is_running() and not self._was_asked_to_end:
+            self._was_asked_to_end = True
+            self._process.terminate()
+
     def stop(self, timeout_s: float) -> bool:
         """Ask it to end, wait, then kill its whole process group.
 
         Returns:
             whether it ended in order, with exit code 0, or had ended before.
         """
-        if not self.is_running():
+        if not self.is_running() and not self._was_asked_to_end:
             self.kill()
             return True
-        self._process.terminate()
+        self.ask_to_end()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
         code = self.exit_code

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from voxrepo.edge.pieces_plan import WindowSizes
 from voxrepo.edge.table import EdgeTable, VoiceEntry
 from voxrepo.edge.table import Problem as TableProblem
-from voxrepo.engine.control import EngineControl
-from voxrepo.repository.check import Inventory
+from voxrepo.engine.control import LOAD_TIMEOUT_S, EngineControl
+from voxrepo.repository.check import CheckedVoice, Inventory
 from voxrepo.repository.render import stage_config
 from voxrepo.repository.voice import VoiceSpec
 from voxrepo.supervisor.device import Device
 from voxrepo.supervisor.state import ModelStatus
 from voxrepo_contract.errors import Unavailable, VoxrepoError
+from voxrepo_contract.stage import WindowedStage
 
 LOADS_AT_ONCE = 8
 ENGINE_END_WAIT_S = 5.0
@@ -60,6 +62,7 @@ def load_everything(
     *,
     suspects: Collection[str] = (),
     is_running: Callable[[], bool] = lambda: True,
+    load_timeout_s: float = LOAD_TIMEOUT_S,
 ) -> dict[str, ModelStatus]:
     """Load all sound voices and models. A failure concerns its own model only.
 
@@ -71,6 +74,7 @@ def load_everything(
         changed: called for each model as soon as its state is known.
         suspects: voices and models of which one may have ended the engine before.
         is_running: whether the engine still does.
+        load_timeout_s: for each load.
 
     Raises:
         EngineEnded: it does not.
@@ -80,7 +84,7 @@ def load_everything(
     trusted = [name for name in loading if name not in suspects]
     groups = [[name for name in trusted if statuses[name].kind == kind] for kind in ("voice", "model")]
     groups += [[name] for name in loading if name in suspects]
-    with EngineControl(target) as control, ThreadPoolExecutor(LOADS_AT_ONCE) as pool:
+    with EngineControl(target, load_timeout_s) as control, ThreadPoolExecutor(LOADS_AT_ONCE) as pool:
         for group in groups:
             for status in _load_group(control, pool, inventory, [statuses[name] for name in group]):
                 statuses[status.name] = status
@@ -158,8 +162,11 @@ def edge_table(
     ready: bool,
     cores: int,
     device: Device = "cpu",
+    held: Iterable[str] = (),
+    reloads: Mapping[str, int] | None = None,
+    edge_workers: Iterable[int] = (),
 ) -> EdgeTable:
-    """The table for the edge: voices that are ready, and why others are not."""
+    """The table for the edge: voices that are ready, those of them that are in recovery, and why others are not."""
     voices = {}
     loading: list[str] = []
     problems = []
@@ -173,12 +180,15 @@ def edge_table(
         elif status.state == "loading":
             loading.append(status.name)
         elif status.kind == "voice":
-            voices[status.name] = _entry(inventory.voices[status.name].spec)
+            voices[status.name] = _entry(inventory.voices[status.name])
     return EdgeTable(
         generation=generation,
         ready=ready,
         voices=voices,
         loading=loading,
+        held=sorted(held),
+        reloads=dict(reloads or {}),
+        edge_workers=list(edge_workers),
         engine_calls=engine_calls(inventory, cores),
         problems=problems,
         device=device,
@@ -206,7 +216,12 @@ def _busy_calls(config: ModelConfig) -> int:
     return 2 * instances * max(int(config.max_batch_size), 1)
 
 
-def _entry(spec: VoiceSpec) -> VoiceEntry:
+def _entry(voice: CheckedVoice) -> VoiceEntry:
+    spec, vocoder = voice.spec, voice.stages["vocoder"]
+    assert isinstance(vocoder, WindowedStage)
+    assert vocoder.interface.channels is not None
+    assert vocoder.interface.hop_length_samples is not None
+    sizes = window_sizes(vocoder)
     return VoiceEntry(
         name=spec.voice,
         language=spec.language,
@@ -216,4 +231,24 @@ def _entry(spec: VoiceSpec) -> VoiceEntry:
         speed_min=spec.limits.speed_min,
         speed_max=spec.limits.speed_max,
         versions=spec.versions,
+        channels=vocoder.interface.channels,
+        hop_length_samples=vocoder.interface.hop_length_samples,
+        window_frames=sizes.window,
+        overlap_frames=sizes.overlap,
+        first_window_frames=sizes.first,
     )
+
+
+def window_sizes(vocoder: WindowedStage) -> WindowSizes:
+    """Sizes of a vocoder's windows: those of its options, or of its graph's lengths where that has a few only.
+
+    A graph that is built for certain lengths has windows of just these, and the vocoder chooses among them by what they
+    cost, so that nothing can be said of the first.
+    """
+    options, graph = vocoder.options, vocoder.graphs["generator"]
+    axis = next((tensor.dims[-1] for tensor in graph.inputs if tensor.name == "features"), "")
+    lengths = [axis] if isinstance(axis, int) else [gear[axis] for gear in graph.gears if axis in gear]
+    if lengths:
+        return WindowSizes(max(lengths), options.overlap_frames, max(lengths))
+    first = options.first_window_frames or options.window_frames
+    return WindowSizes(options.window_frames, options.overlap_frames, first)

@@ -12,6 +12,7 @@ from typing import Literal
 import psutil
 from pydantic import BaseModel, Field, ValidationError
 
+from voxrepo.metrics import supervision
 from voxrepo.repository.layout import Layout
 from voxrepo_contract.errors import AlreadyExists, ConfigError
 from voxrepo_contract.yamlfile import write_text_atomically
@@ -50,8 +51,30 @@ class ModelStatus(BaseModel):
         ]
 
 
+class EdgeWorkerStatus(BaseModel):
+    """One process of the edge.
+
+    Attributes:
+        pid: of the process that runs, if one does.
+        serves: whether it listens.
+        restarts: how often it was started again.
+    """
+
+    pid: int | None
+    serves: bool
+    restarts: int = 0
+
+
 class ServerState(BaseModel):
-    """State of one server. Phase ``degraded``: up, but something that should be served is not."""
+    """State of one server. Phase ``degraded``: up, but something that should be served is not.
+
+    Attributes:
+        engine_restarts: after the engine ended or hung.
+        engine_recycles: because of its memory.
+        engine_memory_bytes: of the engine and its stubs.
+        stub_restarts: stubs that died and were replaced.
+        held: voices and models in recovery; requests for them wait.
+    """
 
     pid: int
     started_at: float
@@ -64,7 +87,11 @@ class ServerState(BaseModel):
     device_label: str = ""
     engine_pid: int | None = None
     engine_restarts: int = 0
-    edge_pid: int | None = None
+    engine_recycles: int = 0
+    engine_memory_bytes: int = 0
+    stub_restarts: int = 0
+    held: list[str] = Field(default_factory=list)
+    edge_workers: list[EdgeWorkerStatus] = Field(default_factory=list)
     edge_restarts: int = 0
     models: list[ModelStatus] = Field(default_factory=list)
     callables_url: str = ""
@@ -76,17 +103,18 @@ class ServerState(BaseModel):
         """The phase that follows from the models alone."""
         if any(status.state == "loading" for status in self.models):
             return "loading"
-        return "ready" if all(status.is_whole for status in self.models) else "degraded"
+        return "ready" if all(status.is_whole for status in self.models) and not self.held else "degraded"
 
 
 class StateFolder:
-    """``<state>/``: ``lock``, ``server.json``, ``table.json``, ``logs/``."""
+    """``<state>/``: ``lock``, ``server.json``, ``table.json``, ``edge/``, ``logs/``."""
 
     def __init__(self, layout: Layout) -> None:
         self.path = layout.state
         self.server_file = self.path / "server.json"
         self.table_file = self.path / "table.json"
-        self.ready_file = self.path / "edge.json"
+        self.edge = self.path / "edge"
+        self.supervision_file = self.path / supervision.FILE_NAME
         self.token_file = self.path / "callables.token"
         self.logs = self.path / "logs"
         self._lock_handle: int | None = None

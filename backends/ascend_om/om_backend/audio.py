@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voxrepo_contract.errors import Internal
+from voxrepo_contract.pieces import pause_samples
 
 INT16_FULL_SCALE = 32767
 
@@ -47,4 +48,4 @@ def check_audible(segments: Sequence[npt.NDArray[np.int16]]) -> None:
 
 def silence(pause_ms: int, sample_rate_hz: int) -> npt.NDArray[np.int16]:
     """``pause_ms`` of zeros at ``sample_rate_hz``."""
-    return np.zeros(round(pause_ms * sample_rate_hz / 1000), dtype=np.int16)
+    return np.zeros(pause_samples(pause_ms, sample_rate_hz), dtype=np.int16)

@@ -81,6 +81,19 @@ class Job:
             raise InvalidArgument(f"parameter {name!r} must be a number from {low:g} to {high:g}, got {value!r}")
         return float(value)
 
+    def whole_number(self, name: str, default: int, low: int, high: int) -> int:
+        """An integer request parameter within [low, high].
+
+        Raises:
+            InvalidArgument: naming the parameter and its range.
+        """
+        value = self.parameters.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise InvalidArgument(f"parameter {name!r} must be a whole number from {low} to {high}, got {value!r}")
+        return value
+
 
 UnitT = TypeVar("UnitT")
 

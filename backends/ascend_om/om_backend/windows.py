@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from voxrepo_contract.pieces import opening_frames
+
 
 @dataclass(frozen=True)
 class Window:
@@ -20,8 +22,12 @@ class Window:
         """Frames that go in."""
         return self.stop - self.start
 
+    def counted_from(self, frame: int) -> Window:
+        """The same window, with positions that count from ``frame``."""
+        return Window(self.start - frame, self.stop - frame, self.keep_start - frame, self.keep_stop - frame)
 
-def plan_windows(frames: int, window: int, overlap: int) -> list[Window]:
+
+def plan_windows(frames: int, window: int, overlap: int, first: int | None = None, least: int = 1) -> list[Window]:
     """Windows of ``window`` frames that cover ``frames``, each frame kept once.
 
     ``overlap`` is the receptive field of the graph to each side: an output frame is exact if that many true frames
@@ -29,13 +35,21 @@ def plan_windows(frames: int, window: int, overlap: int) -> list[Window]:
     Hence the first window starts at 0, the last ends at ``frames`` (it is moved left, not padded), and a sequence
     of at most ``window`` frames is one window of its own length.
 
+    With ``first``, what begins a sequence is short, so that its audio is there soon (see
+    :func:`voxrepo_contract.pieces.opening_frames`). To make up for the overlap that this costs, the last window then
+    has its own length instead of being moved left.
+
     Args:
         frames: length of the sequence, at least 1.
         window: frames per window, more than twice ``overlap``.
         overlap: frames discarded at each inner edge.
+        first: frames of the first window, more than twice ``overlap`` and at most ``window``; ``None`` for ``window``.
+        least: with ``first``, the shortest that the last window may be.
     """
     if frames < 1 or window <= 2 * overlap:
         raise ValueError(f"cannot cut {frames} frames into windows of {window} with overlap {overlap}")
+    if first is not None:
+        return _plan_from(opening_frames(frames, first, window), frames, window, overlap, least)
     if frames <= window:
         return [Window(0, frames, 0, frames)]
     windows: list[Window] = []
@@ -49,14 +63,27 @@ def plan_windows(frames: int, window: int, overlap: int) -> list[Window]:
     return windows
 
 
+def _plan_from(first: int, frames: int, window: int, overlap: int, least: int) -> list[Window]:
+    if frames <= first:
+        return [Window(0, frames, 0, frames)]
+    if not 2 * overlap < first <= window:
+        raise ValueError(f"cannot begin windows of {window} with one of {first} and overlap {overlap}")
+    windows = [Window(0, first, 0, first - overlap)]
+    while (start := (kept := windows[-1].keep_stop) - overlap) + window < frames:
+        windows.append(Window(start, start + window, kept, start + window - overlap))
+    windows.append(Window(min(start, max(0, frames - least)), frames, kept, frames))
+    return windows
+
+
 class WindowPlanner:
     """Windows whose sizes are gear lengths, at least total cost. The plan depends on the number of frames alone.
 
     Windows of sizes ``L1..Lk`` cover ``L1 + ... + Lk - 2 overlap (k - 1)`` frames, so ``frames`` are covered when the
     useful parts ``Li - 2 overlap`` sum to ``frames - 2 overlap`` or more. The cheapest choice is a covering knapsack,
-    solved exactly by dynamic programming over useful frames; of equal ones it has the fewest windows. Sizes descend:
-    full windows of the best size first, then what the remainder needs. The last window is moved left until its true
-    frames fill it, so a window is padded only where the whole sequence is shorter than it.
+    solved exactly by dynamic programming over useful frames; of equal ones it has the fewest windows. Sizes ascend,
+    so that the first audio of a sequence is there soon. The last window is moved left until its true frames fill it, so
+    a window is padded only where the whole sequence is shorter than it. As no window of a cheapest choice is
+    superfluous, all but the last end before the sequence does, in whichever order.
 
     Args:
         cost_by_length: cost of a window (any unit) by its size in frames.
@@ -124,4 +151,4 @@ class WindowPlanner:
             size = best[useful][2]
             chosen.append(size)
             useful -= size - 2 * self._overlap
-        return sorted(chosen, reverse=True)
+        return sorted(chosen)

@@ -177,6 +177,61 @@ def test_a_bad_request_does_not_touch_its_neighbours(start: Callable[..., Any]):
     assert last.answer.error is None
 
 
+class Left(BaseException):
+    """The process would have ended here."""
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that gives stubs up."""
+
+    def leave(code: int) -> None:
+        raise Left(code)
+
+    monkeypatch.setenv("VOXREPO_STUB_PATIENCE_S", "30")
+    monkeypatch.setattr("os._exit", leave)
+
+
+def test_a_stub_that_may_have_been_given_up_ends_before_it_answers(start: Callable[..., Any], patience: None):
+    model = start()
+    first, second = (Request(x=np.ones((1, 2), np.float32)) for _ in range(2))
+
+    def run(jobs: list[Any]) -> None:
+        jobs[0].finish({"y": np.zeros((1, 2), np.float32)})
+        # a gap between the answers
+        model._heartbeat._last = (model._heartbeat._last[0] - 40, model._heartbeat._last[1])
+        jobs[1].finish({"y": np.zeros((1, 2), np.float32)})
+
+    model._program.run = run
+    with pytest.raises(Left, match="70"):
+        model.execute([first, second])
+    assert first.answer.error is None
+    assert second.sender.sent == []
+    model.finalize()
+
+
+def test_a_gap_after_the_last_answer_ends_the_stub_too(start: Callable[..., Any], patience: None):
+    model = start()
+    request = Request(x=np.ones((1, 2), np.float32))
+
+    def report() -> None:
+        model._heartbeat._last = (model._heartbeat._last[0], model._heartbeat._last[1] - 40)
+
+    model._report = report
+    with pytest.raises(Left, match="70"):
+        model.execute([request])
+    assert request.answer.error is None
+    model.finalize()
+
+
+def test_a_stub_that_ran_all_the_time_answers(start: Callable[..., Any], patience: None):
+    model = start()
+    request = Request(x=np.ones((1, 2), np.float32))
+    model.execute([request])
+    assert request.answer.error is None
+    model.finalize()
+
+
 def test_unreadable_parameters_fail_their_own_request_only(start: Callable[..., Any]):
     bad, good = Request("{not json", x=np.ones((1, 2), np.float32)), Request("{}", x=np.ones((1, 2), np.float32))
     start().execute([bad, good])

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from om_backend.windows import Window, WindowPlanner, plan_windows
 
+from voxrepo_contract.pieces import opening_frames
+
 
 @st.composite
 def sizes(draw: st.DrawFn) -> tuple[int, int, int]:
@@ -60,6 +62,65 @@ def test_the_last_window_is_moved_left_instead_of_padded():
     ]
 
 
+@st.composite
+def sizes_with_first(draw: st.DrawFn) -> tuple[int, int, int, int, int]:
+    frames, window, overlap = draw(sizes())
+    first = draw(st.integers(2 * overlap + 1, window))
+    return frames, window, overlap, first, draw(st.integers(1, first))
+
+
+@given(sizes_with_first())
+def test_with_a_short_first_window_every_frame_is_kept_once_with_true_frames_around(
+    sizes: tuple[int, int, int, int, int],
+):
+    frames, window, overlap, _, least = sizes
+    plan = plan_windows(*sizes)
+    edges = [(w.keep_start, w.keep_stop) for w in plan]
+    assert (edges[0][0], edges[-1][1]) == (0, frames)
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(edges))
+    for w in plan:
+        assert 0 <= w.start <= w.keep_start < w.keep_stop <= w.stop <= frames
+        assert w.start == 0 or w.keep_start - w.start >= overlap
+        assert w.stop == frames or w.stop - w.keep_stop >= overlap
+        assert min(least, frames) <= w.frames <= window
+
+
+@given(sizes_with_first())
+def test_the_first_window_is_the_short_one_unless_the_sequence_is_hardly_longer(
+    sizes: tuple[int, int, int, int, int],
+):
+    frames, window, _, first, _ = sizes
+    plan = plan_windows(*sizes)
+    assert plan[0].frames == (frames if frames <= min(2 * first, window) else first)
+    assert {w.frames for w in plan[1:-1]} <= {window}
+    assert plan[0].frames == opening_frames(frames, first, window)
+
+
+@given(sizes_with_first())
+def test_a_short_first_window_costs_no_more_than_one_overlap_on_both_sides(sizes: tuple[int, int, int, int, int]):
+    frames, window, overlap, first, _ = sizes
+    work = sum(w.frames for w in plan_windows(frames, window, overlap, first))
+    assert work <= sum(w.frames for w in plan_windows(frames, window, overlap)) + 2 * overlap
+
+
+def test_after_a_short_first_window_the_last_has_its_own_length():
+    assert plan_windows(40, 16, 2, 6) == [
+        Window(0, 6, 0, 4),
+        Window(2, 18, 4, 16),
+        Window(14, 30, 16, 28),
+        Window(26, 40, 28, 40),
+    ]
+    assert plan_windows(32, 16, 2, 6, 9)[-1] == Window(23, 32, 28, 32)
+    assert plan_windows(12, 16, 2, 6) == [Window(0, 12, 0, 12)]
+    assert plan_windows(13, 16, 2, 6) == [Window(0, 6, 0, 4), Window(2, 13, 4, 13)]
+
+
+@pytest.mark.parametrize("first", [4, 17])
+def test_refuses_a_first_window_that_yields_nothing_or_is_longer_than_the_others(first: int):
+    with pytest.raises(ValueError, match=f"cannot begin windows of 16 with one of {first}"):
+        plan_windows(100, 16, 2, first)
+
+
 @pytest.mark.parametrize(("frames", "window", "overlap"), [(0, 10, 2), (-1, 10, 2), (5, 4, 2), (5, 0, 0)])
 def test_refuses_sizes_that_yield_nothing(frames: int, window: int, overlap: int):
     with pytest.raises(ValueError, match="cannot cut"):
@@ -109,6 +170,12 @@ def test_gear_windows_are_full_unless_the_sequence_is_shorter(
         assert window.frames in costs or (may_pad and window.frames == frames < max(costs))
 
 
+@given(planners(), st.integers(1, 1500))
+def test_gear_windows_begin_with_the_smallest(made: tuple[WindowPlanner, dict[int, float], int, bool], frames: int):
+    sizes = [window.frames for window in planned(made[0], frames)]
+    assert sizes == sorted(sizes)
+
+
 @given(planners(), st.integers(1, 300))
 def test_no_other_choice_of_gear_windows_costs_less(
     made: tuple[WindowPlanner, dict[int, float], int, bool], frames: int
@@ -137,10 +204,10 @@ def test_no_other_choice_of_gear_windows_costs_less(
 
 def test_the_remainder_takes_the_smallest_gear_that_suffices():
     planner = WindowPlanner({32: 32.0, 64: 64.0, 128: 128.0}, 11, may_pad=True)
-    assert [w.frames for w in planner.plan(250)] == [128, 128, 64]
-    assert planner.plan(250)[-1] == Window(186, 250, 223, 250)
+    assert [w.frames for w in planner.plan(250)] == [64, 128, 128]
+    assert planner.plan(250)[-1] == Window(122, 250, 159, 250)
     assert [w.frames for w in planner.plan(128)] == [128]
-    assert [w.frames for w in planner.plan(70)] == [64, 32]
+    assert [w.frames for w in planner.plan(70)] == [32, 64]
     assert [w.frames for w in planner.plan(100)] == [100]
     assert [w.frames for w in planner.plan(5)] == [5]
 
@@ -155,7 +222,7 @@ def test_without_padding_a_sequence_shorter_than_every_gear_cannot_be_cut():
 def test_a_call_with_a_high_fixed_cost_asks_for_few_windows():
     planner = WindowPlanner({32: 10.3, 128: 11.2}, 11, may_pad=True)
     assert [w.frames for w in planner.plan(120)] == [120]
-    assert [w.frames for w in planner.plan(130)] == [128, 32]
+    assert [w.frames for w in planner.plan(130)] == [32, 128]
 
 
 def test_plans_an_hour_of_frames_quickly():

@@ -216,6 +216,24 @@ def test_a_parameter_that_is_no_switch_is_an_invalid_argument(model):
     assert response.error.message == "normalise: 3 is neither true nor false"
 
 
+def test_a_stub_that_may_have_been_given_up_ends_before_it_answers(model_file, repository, monkeypatch):
+    class Left(BaseException):
+        """The process would have ended here."""
+
+    def leave(code):
+        raise Left(code)
+
+    monkeypatch.setenv("VOXREPO_STUB_PATIENCE_S", "30")
+    monkeypatch.setattr("os._exit", leave)
+    model = model_file.TritonPythonModel()
+    model.initialize(arguments(repository))
+    assert len(model.execute([request()])) == 1
+    model._heartbeat._last = (model._heartbeat._last[0] - 40, model._heartbeat._last[1])
+    with pytest.raises(Left, match="70"):
+        model.execute([request()])
+    model.finalize()
+
+
 def test_an_unexpected_fault_is_an_error_of_its_own_request_only(model, monkeypatch):
     run = model._front_end.run
     monkeypatch.setattr(

@@ -21,6 +21,7 @@ from om_backend.runtime import Array, Graph
 from om_backend.segments import read_segments
 from voxrepo_contract import tensors
 from voxrepo_contract.errors import InvalidArgument, VoxrepoError
+from voxrepo_contract.pieces import FIRST_SEGMENT
 from voxrepo_contract.stage import LengthRegulatedStage
 
 WARM_UP_IDS = (400, 96, 32)
@@ -28,6 +29,7 @@ WARM_UP_IDS = (400, 96, 32)
 so that the memory of later, shorter ones lies within what it took."""
 REFERENCE_IDS = 96
 REFERENCE_FRAMES = 256
+MAX_FIRST_SEGMENT = 2**31 - 1
 
 
 @dataclass
@@ -42,6 +44,7 @@ class _Utterance:
     noise_scale: float
     noise_w_scale: float
     segments: list[npt.NDArray[np.int64]]
+    first_segment: int
     features: dict[int, FloatArray] = field(default_factory=dict)
 
 
@@ -57,6 +60,11 @@ class _Unit:
     @property
     def ids(self) -> npt.NDArray[np.int64]:
         return self.utterance.segments[self.index]
+
+    @property
+    def number(self) -> int:
+        """Index of the segment within its utterance, of which the request may hold a part."""
+        return self.utterance.first_segment + self.index
 
     @property
     def frames(self) -> int:
@@ -200,6 +208,7 @@ class LengthRegulatedProgram:
             noise_scale=job.number("noise_scale", options.noise_scale, 0.0, tensors.NOISE_SCALE_MAX),
             noise_w_scale=job.number("noise_w_scale", options.noise_w_scale, 0.0, tensors.NOISE_SCALE_MAX),
             segments=[segment.astype(np.int64) for segment in segments],
+            first_segment=job.whole_number(FIRST_SEGMENT, 0, low=0, high=MAX_FIRST_SEGMENT),
         )
 
     def _encode(self, group: Sequence[_Unit]) -> None:
@@ -246,7 +255,7 @@ class LengthRegulatedProgram:
         gear_frames = self._decoder.table.longest
         if gear_frames is not None and counts.sum() > gear_frames:
             raise InvalidArgument(
-                f"segment_lengths: segment {unit.index} of {count} ids takes {counts.sum()} frames at this speed; the "
+                f"segment_lengths: segment {unit.number} of {count} ids takes {counts.sum()} frames at this speed; the "
                 f"longest gear of {self._decoder.file} takes {gear_frames}: send shorter segments or a higher speed, "
                 "or serve a version converted with a longer gear"
             )
@@ -273,7 +282,7 @@ class LengthRegulatedProgram:
         for row, unit in enumerate(group):
             assert unit.counts is not None
             utterance = unit.utterance
-            noise = partial(gaussian, utterance.seed, unit.index, PRIOR)
+            noise = partial(gaussian, utterance.seed, unit.number, PRIOR)
             latents[row, :, : unit.frames] = self._expansion.expand(
                 unit.states, unit.counts, noise, utterance.noise_scale
             )
@@ -294,7 +303,7 @@ def _duration_noise(group: Sequence[_Unit], shape: Shape) -> FloatArray:
     noise = np.zeros((shape.batch, 2, shape.length), np.float32)
     for row, unit in enumerate(group):
         count, utterance = len(unit.ids), unit.utterance
-        noise[row, :, :count] = gaussian(utterance.seed, unit.index, DURATION, (2, count))
+        noise[row, :, :count] = gaussian(utterance.seed, unit.number, DURATION, (2, count))
         noise[row] *= np.float32(utterance.noise_w_scale)
     return noise
 

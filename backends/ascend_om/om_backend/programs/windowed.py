@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from om_backend.job import Job, run_isolated
 from om_backend.length_regulator import FloatArray
 from om_backend.output_checks import Rejections
 from om_backend.packing import Call, Shape, pack, shortest_first
+from om_backend.pieces import Piece, read_piece, windows_of
 from om_backend.programs.sized_graph import SizedGraph
 from om_backend.runtime import Array, Graph
 from om_backend.segments import read_segments
@@ -23,13 +25,25 @@ from voxrepo_contract import tensors
 from voxrepo_contract.errors import Internal, InvalidArgument, VoxrepoError
 from voxrepo_contract.stage import WindowedStage
 
+KNOWN_PLANS = 256
+"""Plans that are kept, by segment length: every piece of a segment asks for the same one."""
+
 
 @dataclass
 class _Utterance:
+    """A job's checked inputs, and its audio as it comes.
+
+    Positions of windows count from the first frame sent. ``keep_from`` is that of the first frame of ``audio``, which
+    is not 0 for a piece.
+    """
+
     job: Job
     segments: list[FloatArray]
     pause_ms: npt.NDArray[np.int32]
+    plans: list[list[Window]]
     audio: list[npt.NDArray[np.int16]]
+    piece: Piece | None = None
+    keep_from: int = 0
     windows_left: set[tuple[int, int]] = field(default_factory=set)
 
 
@@ -44,7 +58,8 @@ class WindowedProgram:
     """Features to INT16 audio; see ``WindowedOptions`` for the graph.
 
     All windows of all requests of a batch are pooled. The length of its segment decides how a request is cut, never
-    its neighbours in the batch.
+    its neighbours in the batch. A request may be for a piece of one segment (:mod:`om_backend.pieces`): it is cut as
+    the whole segment is, and those of its windows are run that were asked for.
 
     A generator with gears gets windows of the gears' lengths (``window_frames`` is for graphs without). If it has an
     input ``mask`` FP32 [batch, 1, frames], 1 on true frames and 0 on padding, then padding behind a window equals the
@@ -87,6 +102,18 @@ class WindowedProgram:
         if isinstance(table, GearTable):
             self._planner = WindowPlanner(table.unit_seconds(), self._options.overlap_frames, may_pad=self._masked)
             self._by_length = {length: table.of_length(length) for length in table.lengths}
+        options = self._options
+        self._plan_of = lru_cache(KNOWN_PLANS)(
+            partial(
+                plan_windows,
+                window=options.window_frames,
+                overlap=options.overlap_frames,
+                first=options.first_window_frames,
+                least=options.min_frames,
+            )
+            if self._planner is None
+            else self._planner.plan
+        )
 
     def warm_up(self) -> str:
         """Run a short and a full window, or every gear; measure what calls cost unless the batch size was given."""
@@ -103,7 +130,7 @@ class WindowedProgram:
         # the longest first: the memory of shorter windows lies within what it took
         shapes = [self._generator.shape(1, length) for length in reversed(self._by_length)] or [
             Shape(1, window),
-            Shape(1, max(window // 4, self._options.min_frames)),
+            Shape(1, self._options.first_window_frames or max(window // 4, self._options.min_frames)),
         ]
         for shape in shapes:
             audio = call_with(shape)()
@@ -121,22 +148,19 @@ class WindowedProgram:
         for job in jobs:
             try:
                 utterance = self._read(job)
-                plans = [self._plan(len(features)) for features in utterance.segments]
             except VoxrepoError as error:
                 job.fail(error)
                 continue
-            for segment, plan in enumerate(plans):
-                utterance.windows_left.update((segment, window.start) for window in plan)
+            for segment, plan in enumerate(utterance.plans):
+                utterance.windows_left.update((segment, window.keep_start) for window in plan)
                 units.extend(_Unit(utterance, segment, window) for window in plan)
         work = [sum(len(segment) for segment in unit.utterance.segments) for unit in units]
         for call in shortest_first(self._pack([unit.window.frames for unit in units]), work):
             run_isolated([units[index] for index in call.units], self._generate, lambda unit: unit.utterance.job)
 
     def _plan(self, frames: int) -> list[Window]:
-        if self._planner is None:
-            return plan_windows(frames, self._options.window_frames, self._options.overlap_frames)
         try:
-            return self._planner.plan(frames)
+            return self._plan_of(frames)
         except ValueError as error:
             raise InvalidArgument(
                 f"frame_lengths: a segment has {frames} frames; {self._generator.file} runs windows of "
@@ -197,20 +221,23 @@ class WindowedProgram:
         first = (window.keep_start - window.start) * self._hop
         kept = samples[first : first + (window.keep_stop - window.keep_start) * self._hop]
         self.rejections.check_finite(kept, self._generator.file, "samples")
-        target = unit.utterance.audio[unit.segment][window.keep_start * self._hop : window.keep_stop * self._hop]
+        start, stop = (frame - unit.utterance.keep_from for frame in (window.keep_start, window.keep_stop))
+        target = unit.utterance.audio[unit.segment][start * self._hop : stop * self._hop]
         # a lengthened segment yields more than it has room for
         target[:] = to_int16(kept[: len(target)], self._options.gain)
-        unit.utterance.windows_left.discard((unit.segment, window.start))
+        unit.utterance.windows_left.discard((unit.segment, window.keep_start))
 
     def _finish(self, utterance: _Utterance) -> None:
         if utterance.job.answered:
             return
         parts: list[npt.NDArray[np.int16]] = []
         for audio, pause_ms in zip(utterance.audio, utterance.pause_ms, strict=True):
-            parts += [audio, silence(int(pause_ms), self._sample_rate_hz)]
+            parts += [audio] if utterance.piece else [audio, silence(int(pause_ms), self._sample_rate_hz)]
         audio = np.concatenate(parts)
         try:
-            check_audible(utterance.audio)
+            # a piece may well be a pause that is spoken
+            if utterance.piece is None:
+                check_audible(utterance.audio)
         except Internal as error:
             utterance.job.fail(self.rejections.reject("silent", self._generator.file, f"failed: {error.message}"))
             return
@@ -219,9 +246,30 @@ class WindowedProgram:
     def _read(self, job: Job) -> _Utterance:
         segments, pause_ms = read_segments(job, self._features, tensors.FRAME_LENGTHS)
         features = [segment.astype(np.float32, copy=False) for segment in segments]
+        piece = read_piece(job, [len(segment) for segment in features])
+        if piece is not None:
+            return self._read_piece(job, features[0], pause_ms, piece)
         audio = [np.zeros(len(segment) * self._hop, np.int16) for segment in features]
-        return _Utterance(job, [self._lengthened(segment) for segment in features], pause_ms, audio)
+        longer = [self._lengthened(segment, len(segment)) for segment in features]
+        return _Utterance(job, longer, pause_ms, [self._plan(len(segment)) for segment in longer], audio)
 
-    def _lengthened(self, segment: FloatArray) -> FloatArray:
-        missing = self._options.min_frames - len(segment)
-        return segment if missing <= 0 else np.concatenate([segment, np.repeat(segment[-1:], missing, axis=0)])
+    def _read_piece(self, job: Job, features: FloatArray, pause_ms: npt.NDArray[np.int32], piece: Piece) -> _Utterance:
+        planned_frames = max(piece.segment_frames, self._options.min_frames)
+        windows = windows_of(piece, self._plan(planned_frames), planned_frames)
+        if piece.stop_frame == piece.segment_frames:
+            features = self._lengthened(features, piece.segment_frames)
+        frames = min(windows[-1].keep_stop, piece.segment_frames) - piece.keep_from_frame
+        return _Utterance(
+            job=job,
+            segments=[features],
+            pause_ms=pause_ms,
+            plans=[[window.counted_from(piece.first_frame) for window in windows]],
+            audio=[np.zeros(frames * self._hop, np.int16)],
+            piece=piece,
+            keep_from=piece.keep_from_frame - piece.first_frame,
+        )
+
+    def _lengthened(self, features: FloatArray, segment_frames: int) -> FloatArray:
+        """The frames of a segment, or its last ones, with its last frame repeated up to what the graph needs."""
+        missing = self._options.min_frames - segment_frames
+        return features if missing <= 0 else np.concatenate([features, np.repeat(features[-1:], missing, axis=0)])

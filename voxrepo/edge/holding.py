@@ -1,0 +1,89 @@
+"""Requests that meet a voice in recovery wait for it, for a while and not too many, instead of being refused."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from voxrepo.edge.table import POLL_INTERVAL_S, TableWatcher
+from voxrepo.metrics.accounting import RequestRecord
+from voxrepo_contract.errors import Unavailable
+
+HOLD_TIMEOUT_S = 30.0
+"""Longest wait, where the options do not say."""
+NOTICE_S = 3.0
+"""After a failed call, how long the supervisor may take to say that the voice is being recovered; it looks for dead
+stubs every second or so."""
+MAX_HELD = 256
+"""Requests that may wait for all voices together; the next one is refused at once."""
+
+
+class Holding:
+    """The waiting room.
+
+    Args:
+        tables: source of the current table, whose ``held`` names the voices in recovery.
+        hold_timeout_s: longest wait of a request.
+
+    Attributes:
+        waiting: requests in it.
+    """
+
+    def __init__(self, tables: TableWatcher, hold_timeout_s: float = HOLD_TIMEOUT_S) -> None:
+        self._tables = tables
+        self._hold_timeout_s = hold_timeout_s
+        self.waiting = 0
+
+    def is_held(self, name: str) -> bool:
+        """Whether the voice is being recovered."""
+        return name in self._tables.table.held
+
+    async def pass_when_free(self, name: str, record: RequestRecord) -> None:
+        """Wait while the voice ``name`` is held.
+
+        Raises:
+            DeadlineExceeded: the request's deadline passed first.
+            Unavailable: it took too long, or too many wait already.
+        """
+        if self.is_held(name) and not await self._wait(lambda: not self.is_held(name), self._hold_timeout_s, record):
+            raise Unavailable(
+                f"voice {name!r} is being restarted and was not back within {self._hold_timeout_s:g} s; "
+                "try again in a moment",
+                reason="held",
+            )
+
+    async def pass_after_failure(self, name: str, record: RequestRecord) -> None:
+        """Wait until the voice ``name`` has been recovered from a fault that a call has just met.
+
+        The supervisor may not have seen the fault yet: it gets :data:`NOTICE_S` for that.
+
+        Raises:
+            DeadlineExceeded: the request's deadline passed first.
+            Unavailable: it took too long, or too many wait already.
+        """
+        await self._wait(lambda: self.is_held(name), min(NOTICE_S, self._hold_timeout_s), record)
+        await self.pass_when_free(name, record)
+
+    async def _wait(self, condition: Callable[[], bool], timeout_s: float, record: RequestRecord) -> bool:
+        if self.waiting >= MAX_HELD:
+            raise Unavailable(
+                f"{self.waiting} requests wait for voices that are being restarted; try again in a moment",
+                reason="held",
+            )
+        ends_s = time.monotonic() + timeout_s
+        self.waiting += 1
+        try:
+            while not condition():
+                now_s = time.monotonic()
+                if record.deadline_s is not None and now_s >= record.deadline_s:
+                    raise record.deadline_error()
+                if now_s >= ends_s:
+                    return False
+                limits_s = [ends_s - now_s, POLL_INTERVAL_S]
+                if record.deadline_s is not None:
+                    limits_s.append(record.deadline_s - now_s)
+                await asyncio.sleep(min(limits_s))
+            return True
+        finally:
+            self.waiting -= 1
