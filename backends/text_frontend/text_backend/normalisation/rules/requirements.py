@@ -7,15 +7,14 @@ the set of the text's characters is a hundred times cheaper than a search.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
-try:
-    from re import _constants as sre  # type: ignore[attr-defined]
-    from re import _parser as parser  # type: ignore[attr-defined]
-except ImportError:  # Python 3.10
-    import sre_constants as sre  # type: ignore[no-redef]
-    import sre_parse as parser  # type: ignore[no-redef]
+_PREFIX = "re._" if sys.version_info >= (3, 11) else "sre_"
+sre: Any = import_module(f"{_PREFIX}constants")
+parser: Any = import_module(f"{_PREFIX}{'parser' if sys.version_info >= (3, 11) else 'parse'}")
 
 _KEPT = 3
 _LARGEST = 400
