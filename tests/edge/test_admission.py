@@ -30,6 +30,7 @@ from .harness import voice
 from .virtual_time import now_s, run
 
 VOICE = "en-test"
+LIMITS = AdmissionLimits(max_queue_s=5.0)
 RATE_HZ = 22050
 
 
@@ -89,7 +90,7 @@ class SimulatedEngine:
     def __post_init__(self) -> None:
         self.gates = Gates({f"{VOICE}.vocoder": self.places, VOICE: self.places}.get, 32, now_s)
         self.costs = Costs()
-        self.admission = Admission(self, lambda: {VOICE: voice(VOICE)}, DEFAULT_LIMITS)
+        self.admission = Admission(self, lambda: {VOICE: voice(VOICE)}, LIMITS)
 
     async def call(self, model: str, units: int, seconds: float, needed_by_s: float | None, audio_s: float) -> None:
         gate = self.gates.of(model)
@@ -220,7 +221,7 @@ def test_requests_are_refused_once_the_line_is_longer_than_allowed_and_those_let
             tasks.append(asyncio.create_task(ask()))
             await asyncio.sleep(1 / 16)
         await asyncio.gather(*tasks)
-        assert max(waited) < 1.1 * DEFAULT_LIMITS.max_queue_s
+        assert max(waited) < 1.1 * LIMITS.max_queue_s
         assert 0.6 < refused / 960 < 0.8
         # nothing was lost by refusing: the engine was busy all the time
         assert len(waited) * 0.5 / 2 > 0.95 * 60

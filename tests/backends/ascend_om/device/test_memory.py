@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import mmap
 import os
 from pathlib import Path
@@ -110,6 +111,7 @@ def test_more_than_the_limit_is_refused_with_both_numbers():
 
 def test_descriptors_do_not_pile_up():
     area, window = Area("t", LIMIT), Window(LIMIT)
+    gc.collect()  # what other tests have left behind may be closed at any moment
     before = len(list(FDS.iterdir()))
     for number in range(50):
         area.begin()
@@ -119,7 +121,7 @@ def test_descriptors_do_not_pile_up():
             hand_over(area, window)
     area.close()
     window.close()
-    assert len(list(FDS.iterdir())) == before
+    assert len(list(FDS.iterdir())) <= before
 
 
 def test_a_segment_can_be_neither_shrunk_nor_grown_nor_unsealed():
