@@ -96,6 +96,7 @@ def test_200_fresh_connections_reach_both_and_are_counted_exactly(server: Runnin
     wait_until(lambda: metric(server, "voxrepo_in_flight") == metric(server, "voxrepo_engine_calls") == 0, 3)
 
 
+@pytest.mark.soak
 def test_the_status_shows_the_workers(server: RunningServer) -> None:
     pids = [worker["pid"] for worker in server.read_state()["edge_workers"]]
     assert len(set(pids)) == WORKERS
@@ -181,6 +182,7 @@ def test_a_killed_worker_takes_only_its_own_requests_with_it_and_no_count(server
     assert [worker["restarts"] for worker in state["edge_workers"]] == [0, 1]
 
 
+@pytest.mark.soak
 def test_a_stop_lets_both_finish_what_they_do(server: RunningServer) -> None:
     clients = 12
     text = " ".join(SENTENCES[:3])
@@ -197,6 +199,7 @@ def test_a_stop_lets_both_finish_what_they_do(server: RunningServer) -> None:
     assert all(finished), "all connections went to one worker: the test shows nothing"
 
 
+@pytest.mark.soak
 def test_a_killed_worker_is_replaced_within_the_time_that_the_engine_needs_for_one(root: Path) -> None:
     """With one worker nobody serves meanwhile; the counts stay all the same."""
     with running_server(root, "--edge-workers", "1") as server:

@@ -87,6 +87,7 @@ def test_the_recogniser_understands_it(emulated: RunningServer, recogniser: Reco
     assert jiwer.wer([" ".join(words(text)) for text in texts], heard) <= 0.10
 
 
+@pytest.mark.soak
 def test_32_texts_at_once_are_each_their_own(emulated: RunningServer):
     texts = [f"Number {number}. {SENTENCES[number % len(SENTENCES)]}" for number in range(32)]
     with grpc_client.InferenceServerClient(emulated.grpc_url) as client, ThreadPoolExecutor(32) as pool:
@@ -106,6 +107,7 @@ def test_a_correct_server_violates_nothing_and_leaks_nothing(emulated_root: Path
     assert npu.of_kind("leak") == []
 
 
+@pytest.mark.soak
 def test_device_exceptions_cost_their_own_request_at_most(emulated_root: Path, npu: EmulatedNpu):
     with emulated_server(emulated_root, npu) as server, grpc_client.InferenceServerClient(server.grpc_url) as client:
         expected = speak(client, SENTENCES[0], seed=1)

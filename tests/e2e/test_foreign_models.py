@@ -253,6 +253,7 @@ def test_an_engine_that_dies_gets_every_configuration_again(served: RunningServe
     assert call(served, "versions", "2", ids=ids)["topic"].tolist() == [[1]]
 
 
+@pytest.mark.soak
 def test_broken_neighbours_are_refused_by_name_and_the_others_serve(voice_root: Path, tmp_path: Path):
     root = clone_root(voice_root, tmp_path / "root")
     models.place(root, "topics", models.text_classifier())

@@ -52,7 +52,8 @@ def speaks_within(url: str, timeout_s: float) -> bool:
     return False
 
 
-@pytest.mark.parametrize("victim", ["engine", pytest.param("edge", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("victim", ["engine", "edge"])
 def test_a_killed_child_is_replaced_while_the_disk_is_full_and_all_is_told_once_it_is_not(
     root: Path, victim: str
 ) -> None:

@@ -105,6 +105,7 @@ def largest_batch(server: RunningServer, model: str) -> int:
     return max((batch.batch_size for batch in statistics.model_stats[0].batch_stats), default=0)
 
 
+@pytest.mark.soak
 def test_dynamic_batches_form_and_rows_come_back_to_their_owners(batching_server: RunningServer) -> None:
     texts = different_texts(32)
     alone = one_by_one(batching_server, texts)

@@ -173,6 +173,7 @@ def test_a_model_whose_stubs_die_again_and_again_is_given_up_with_the_reason(roo
         wait_until(lambda: not stubs_of(server, f"{VOICE}.vocoder"), 20, "its other stages are unloaded, too")
 
 
+@pytest.mark.soak
 def test_an_engine_that_is_stopped_is_noticed_and_replaced(root: Path) -> None:
     with running_server(root, "--engine-timeout", "4") as server:
         before = server.read_state()

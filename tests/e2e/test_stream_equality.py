@@ -92,6 +92,7 @@ def rank(jump: npt.NDArray[np.int32], place: int) -> float:
     return float((near < jump[place]).mean() + (near == jump[place]).mean() / 2)
 
 
+@pytest.mark.soak
 def test_joins_of_pieces_are_like_any_other_place_of_the_signal(server: RunningServer) -> None:
     """Not only equal to the unary answer: neither has a click where a window ends."""
     ranks, elsewhere = [], []
