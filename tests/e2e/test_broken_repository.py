@@ -72,7 +72,7 @@ def npu_graph_without_an_npu(root: Path) -> str:
     [
         corrupt_graph,
         bad_yaml,
-        npu_graph_without_an_npu,
+        pytest.param(npu_graph_without_an_npu, marks=pytest.mark.soak),
         # read before the engine starts, in the same place as the first; the unit tests have them all
         *(pytest.param(case, marks=pytest.mark.soak) for case in (missing_graph, wrong_hash)),
         pytest.param(not_a_graph_behind_a_right_hash, marks=pytest.mark.soak),

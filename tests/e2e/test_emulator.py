@@ -97,6 +97,7 @@ def test_32_texts_at_once_are_each_their_own(emulated: RunningServer):
         np.testing.assert_array_equal(a, b, err_msg=text)
 
 
+@pytest.mark.soak
 def test_a_correct_server_violates_nothing_and_leaks_nothing(emulated_root: Path, npu: EmulatedNpu):
     with emulated_server(emulated_root, npu) as server, grpc_client.InferenceServerClient(server.grpc_url) as client:
         for text in TEXTS:

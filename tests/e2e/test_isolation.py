@@ -43,6 +43,7 @@ def one_by_one(server: RunningServer, texts: list[str]) -> list[Audio]:
         return [speak(client, text, seed=number) for number, text in enumerate(texts)]
 
 
+@pytest.mark.soak
 def test_64_texts_at_once_equal_each_alone_to_the_bit(server: RunningServer) -> None:
     texts = different_texts(64)
     alone = one_by_one(server, texts)

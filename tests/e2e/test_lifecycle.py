@@ -141,6 +141,7 @@ def test_a_killed_child_is_replaced_on_the_same_ports(root: Path, victim: str) -
         assert len(says(server)) > 0
 
 
+@pytest.mark.soak
 def test_an_engine_that_dies_comes_back_with_the_versions_that_the_server_started_with(root: Path) -> None:
     """Whoever pins other versions meanwhile, as ``voxrepo convert --use`` does, renders other configurations, too."""
     layout = Layout.of(root)

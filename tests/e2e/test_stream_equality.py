@@ -58,6 +58,7 @@ def of_the_engine(server: RunningServer, text: str, seed: int, speed: float) -> 
         return samples_of(infer(request, timeout=300))
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(5400)
 @pytest.mark.parametrize("count", [6, pytest.param(200, marks=pytest.mark.soak)])
 def test_streams_and_unary_answers_of_any_length_equal_the_engine_s_one_call(server: RunningServer, count: int) -> None:
