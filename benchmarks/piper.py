@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from voxrepo_client import StreamTiming
 
+from benchmarks.json_process import JsonProcess
 from voxrepo.importers.install import default_piper_voice
 
 
-class PiperProcess:
+class PiperProcess(JsonProcess):
     """Piper with the wheel's voice, in a process of its own.
 
     Args:
@@ -32,32 +31,18 @@ class PiperProcess:
     """
 
     def __init__(self, threads: int) -> None:
-        command = [sys.executable, "-m", "benchmarks.piper", "--threads", str(threads)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._line()
-
-    def _line(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit("piper did not answer; install the extra 'espeak': pip install 'voxrepo[espeak]'")
-        return json.loads(line)
+        super().__init__(
+            *("benchmarks.piper", "--threads", str(threads)),
+            hint="piper did not answer; install the extra 'espeak': pip install 'voxrepo[espeak]'",
+        )
 
     def streamed(self, text: str, count: int) -> list[StreamTiming]:
         """``count`` streams of ``text`` at once, each in a thread."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"text": text, "count": count}) + "\n")
-        self._process.stdin.flush()
-        return [StreamTiming(tuple(each["arrivals_s"]), tuple(each["pieces_s"])) for each in self._line()]
+        answer = self.ask({"text": text, "count": count})
+        return [StreamTiming(tuple(each["arrivals_s"]), tuple(each["pieces_s"])) for each in answer]
 
     def __enter__(self) -> PiperProcess:
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.terminate()
-        self._process.wait(10)
 
 
 def load(model: Path, config: Path, threads: int) -> Any:

@@ -7,20 +7,16 @@ round, and medians are printed, so that a slow minute of the machine meets both.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from voxrepo_client import load
 
+from benchmarks.json_process import JsonProcess
 from tests.harness import RunningServer, clone_root, edit_yaml, running_server
 
 CLIENTS = (1, 8, 16, 32)
@@ -28,42 +24,23 @@ BARE_SETTINGS = ((1, 1), (1, 2), (2, 1))
 """Worker threads x graph threads tried for the bare process; its best counts."""
 
 
-class BareProcess:
+class BareProcess(JsonProcess):
     """The baseline in a process of its own."""
 
     def __init__(self, root: Path, workers: int, threads: int) -> None:
         self.label = f"bare process, {workers} x {threads} threads"
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "benchmarks.bare", "--root", str(root)),
-                *("--workers", str(workers), "--threads", str(threads)),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        super().__init__(
+            *("benchmarks.bare", "--root", str(root), "--workers", str(workers), "--threads", str(threads)),
+            hint=f"the {self.label} did not answer",
         )
-        self._line()
-
-    def _line(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return answer
 
     def measure(self, duration_s: float) -> dict[str, float]:
         """Rates and latencies over ``duration_s``."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"texts": load.SENTENCES, "duration_s": duration_s}) + "\n")
-        self._process.stdin.flush()
-        return self._line()
+        answer: dict[str, float] = self.ask({"texts": load.SENTENCES, "duration_s": duration_s})
+        return answer
 
     def __enter__(self) -> BareProcess:
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.terminate()
-        self._process.wait(10)
 
 
 def measure_server(server: RunningServer, clients: int, duration_s: float) -> dict[str, float]:

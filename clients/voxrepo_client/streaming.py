@@ -19,7 +19,7 @@ from voxrepo_client.errors import BadResponse, ClientClosed, StreamingNotOffered
 from voxrepo_client.protocol import InferAnswer, InferCall, parse_answer
 from voxrepo_client.speech import Speech
 from voxrepo_client.timing import StreamTiming
-from voxrepo_client.transport import AsyncTransport, Transport
+from voxrepo_client.transport import AnswerStream, AsyncAnswerStream, AsyncTransport, Transport
 
 STREAM_SUFFIX = ".stream"
 
@@ -27,9 +27,15 @@ Piece = npt.NDArray[np.int16]
 
 
 class _Progress:
-    """What has come so far; pure apart from the clock."""
+    """What has come so far, and how it ends."""
 
-    def __init__(self) -> None:
+    _answers: AnswerStream | AsyncAnswerStream
+
+    def __init__(self, voice: str) -> None:
+        self._voice = voice
+        self._is_closed = False
+        # nothing to end yet: the subclass says so when it has its answers
+        self._is_over = True
         self._start_s: float | None = None
         self._first: Speech | None = None
         self._pieces: list[Piece] = []
@@ -100,6 +106,27 @@ class _Progress:
         error.received = self.received
         return error
 
+    def _collected(self) -> Speech:
+        received = self.received
+        if received is None or self._is_closed:
+            raise self._failed(ClientClosed("the stream was closed before its end"))
+        return received
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._answers.cancel()
+
+    def close(self) -> None:
+        """End the request at the server; harmless after the end. A blocking stream may be closed by another thread."""
+        if not self._is_over:
+            self._is_closed = True
+            self._end()
+
+    def __del__(self) -> None:
+        """Close what nobody will read."""
+        if not getattr(self, "_is_over", True):
+            self.close()
+
 
 def _is_missing(error: VoxrepoClientError) -> bool:
     # no such model, or a server without ModelStreamInfer
@@ -117,13 +144,13 @@ class SpeechStream(_Progress, Iterator[Piece]):
     leaving a ``for`` loop early. An error after the first piece carries what came before as ``error.received``.
     """
 
+    _answers: AnswerStream
+
     def __init__(self, transport: Transport, call: InferCall, timeout_s: float | None) -> None:
-        super().__init__()
+        super().__init__(call.model)
         self._transport = transport
-        self._voice = call.model
         self._timeout_s = timeout_s
         self._answers = transport.stream(replace(call, model=call.model + STREAM_SUFFIX), timeout_s)
-        self._is_closed = False
         self._is_over = False
 
     def __next__(self) -> Piece:
@@ -172,20 +199,7 @@ class SpeechStream(_Progress, Iterator[Piece]):
             VoxrepoClientError: see :mod:`voxrepo_client.errors`.
         """
         deque(self, maxlen=0)
-        received = self.received
-        if received is None or self._is_closed:
-            raise self._failed(ClientClosed("the stream was closed before its end"))
-        return received
-
-    def _end(self) -> None:
-        self._is_over = True
-        self._answers.cancel()
-
-    def close(self) -> None:
-        """End the request at the server; harmless after the end of the stream, and from another thread."""
-        if not self._is_over:
-            self._is_closed = True
-            self._end()
+        return self._collected()
 
     def __enter__(self) -> SpeechStream:
         """Nothing but ``self``."""
@@ -197,22 +211,17 @@ class SpeechStream(_Progress, Iterator[Piece]):
         """Close."""
         self.close()
 
-    def __del__(self) -> None:
-        """Close what nobody will read."""
-        if not getattr(self, "_is_over", True):
-            self.close()
-
 
 class AsyncSpeechStream(_Progress, AsyncIterator[Piece]):
     """:class:`SpeechStream` for asyncio: an asynchronous iterator and context manager; read by one task."""
 
+    _answers: AsyncAnswerStream
+
     def __init__(self, transport: AsyncTransport, call: InferCall, timeout_s: float | None) -> None:
-        super().__init__()
+        super().__init__(call.model)
         self._transport = transport
-        self._voice = call.model
         self._timeout_s = timeout_s
         self._answers = transport.stream(replace(call, model=call.model + STREAM_SUFFIX), timeout_s)
-        self._is_closed = False
         self._is_over = False
 
     async def __anext__(self) -> Piece:
@@ -253,20 +262,7 @@ class AsyncSpeechStream(_Progress, AsyncIterator[Piece]):
         """Wait for the rest and return all pieces as one; as :meth:`SpeechStream.collect`."""
         async for _ in self:
             pass
-        received = self.received
-        if received is None or self._is_closed:
-            raise self._failed(ClientClosed("the stream was closed before its end"))
-        return received
-
-    def _end(self) -> None:
-        self._is_over = True
-        self._answers.cancel()
-
-    def close(self) -> None:
-        """End the request at the server without waiting; harmless after the end of the stream."""
-        if not self._is_over:
-            self._is_closed = True
-            self._end()
+        return self._collected()
 
     async def __aenter__(self) -> AsyncSpeechStream:
         """Nothing but ``self``."""
@@ -277,8 +273,3 @@ class AsyncSpeechStream(_Progress, AsyncIterator[Piece]):
     ) -> None:
         """Close."""
         self.close()
-
-    def __del__(self) -> None:
-        """Close what nobody will read."""
-        if not getattr(self, "_is_over", True):
-            self.close()

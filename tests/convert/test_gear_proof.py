@@ -8,7 +8,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from voxrepo.convert.gear_proof import GearProof, prove_gears
-from voxrepo.convert.proof_cases import Array, Case, open_session, run
+from voxrepo.convert.proof_cases import Array, Case, open_session
+from voxrepo.importers.onnx_run import run
 from voxrepo_contract.errors import ConversionRefused
 from voxrepo_contract.stage import GraphSpec
 

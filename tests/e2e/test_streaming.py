@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +20,8 @@ from tritonclient.utils import InferenceServerException
 from tests.harness import VOICE, RunningServer
 
 from .calls import SENTENCES, Audio, inputs_for, speak
+from .perf_analyzer import measure, needs_perf_analyzer
 from .streams import STREAM, events, listen, unary, wait_for_quiet
-from .test_perf_analyzer import TOOL
 
 pytestmark = pytest.mark.e2e
 
@@ -194,21 +191,9 @@ def test_a_short_request_does_not_wait_for_a_long_unary_one(server: RunningServe
     assert waited_s < 0.5 * (time.monotonic() - started)
 
 
-@pytest.mark.skipif(not TOOL.exists(), reason="perf_analyzer is not there; `make test` fetches it")
+@needs_perf_analyzer
 def test_perf_analyzer_measures_a_stream(server: RunningServer, tmp_path: Path) -> None:
-    data = tmp_path / "texts.json"
-    data.write_text(json.dumps({"data": [{"text": ["Good morning."]}, {"text": [" ".join(SENTENCES[:3])]}]}))
-    result = subprocess.run(
-        [
-            *(str(TOOL), "-m", STREAM, "-i", "grpc", "--streaming", "-u", server.grpc_url, "--input-data", str(data)),
-            *("--concurrency-range", "2", "--measurement-mode", "count_windows", "--measurement-request-count", "10"),
-            *("--stability-percentage", "999", "--max-trials", "3"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "LD_LIBRARY_PATH": str(TOOL.parent)},
-        check=False,
-    )
+    texts = ("Good morning.", " ".join(SENTENCES[:3]))
+    result = measure(tmp_path, texts, *("-m", STREAM, "-i", "grpc", "--streaming", "-u", server.grpc_url))
     assert result.returncode == 0, result.stdout + result.stderr
     assert "Throughput:" in result.stdout

@@ -15,6 +15,7 @@ import onnxruntime as ort
 
 from voxrepo.convert.sources import StageSource
 from voxrepo.importers.baker import mandarin_proof_texts
+from voxrepo.importers.onnx_run import run
 from voxrepo.importers.piper_config import BOS, EOS, PAD
 from voxrepo.importers.proof_host import frames_per_id, nearest_frames_per_id, regulate
 from voxrepo.importers.proof_texts import SEED, TEXT_LENGTHS_IDS, ProofText, proof_texts
@@ -51,21 +52,6 @@ def open_session(model: str | bytes) -> ort.InferenceSession:
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime has no public base class for its errors
         raise ConversionRefused(f"the graph cannot be loaded for the proof: {error}") from error
-
-
-def run(session: ort.InferenceSession, feeds: Mapping[str, Array], what: str) -> dict[str, Array]:
-    """Run once, giving only inputs that the graph has.
-
-    Raises:
-        ConversionRefused: it does not run.
-    """
-    names = [entry.name for entry in session.get_outputs()]
-    wanted = {entry.name for entry in session.get_inputs()}
-    try:
-        values = session.run(names, {name: value for name, value in feeds.items() if name in wanted})
-    except Exception as error:
-        raise ConversionRefused(f"{what} does not run: {error}") from error
-    return dict(zip(names, values, strict=True))
 
 
 def texts_of(front_end_dir: Path, front_end: TextFrontendStage, speakers: int) -> list[ProofText]:

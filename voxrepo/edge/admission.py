@@ -8,7 +8,7 @@ free places, and never the only stream, so that a wrong prediction is soon corre
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -183,9 +183,7 @@ class Admission:
         Raises:
             Unavailable: it would wait too long, or longer than its deadline allows.
         """
-        wait_s = self._wait_s(voice)
-        self._refuse(queue_refusal(wait_s, self._engine.costs.predict(voice, chars), left_s, self.limits, voice))
-        self._let_in_s = time.monotonic()
+        self._check([voice], voice, chars, left_s)
 
     def check_long(self, voice: str, chars: int, left_s: float | None) -> None:
         """Let in a long text that is made by calls of the voice's stages, or refuse it.
@@ -193,11 +191,7 @@ class Admission:
         Raises:
             Unavailable: its calls would wait too long, or longer than its deadline allows.
         """
-        models = [stage_model_name(voice, stage) for stage in VOICE_STAGES]
-        wait_s = sum(self._wait_s(model) for model in models)
-        cost_s = self._engine.costs.predict(models[0], chars)
-        self._refuse(queue_refusal(wait_s, cost_s, left_s, self.limits, voice))
-        self._let_in_s = time.monotonic()
+        self._check([stage_model_name(voice, stage) for stage in VOICE_STAGES], voice, chars, left_s)
 
     @contextmanager
     def stream(self, voice: str, chars: int, left_s: float | None) -> Iterator[None]:
@@ -215,6 +209,13 @@ class Admission:
             yield
         finally:
             self._count(voice, -1)
+
+    def _check(self, models: Sequence[str], voice: str, chars: int, left_s: float | None) -> None:
+        """Let in a request that goes through ``models`` one after the other, the first by the number of characters."""
+        wait_s = sum(self._wait_s(model) for model in models)
+        cost_s = self._engine.costs.predict(models[0], chars)
+        self._refuse(queue_refusal(wait_s, cost_s, left_s, self.limits, voice))
+        self._let_in_s = time.monotonic()
 
     def _wait_s(self, model: str) -> float:
         gate = self._engine.gates.of(model)

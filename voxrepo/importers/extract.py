@@ -35,6 +35,15 @@ class Port:
     shape: Shape
 
 
+@dataclass(frozen=True)
+class Piece:
+    """A graph and its ports, in the order of the file."""
+
+    model: onnx.ModelProto
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
 def _ordered(graph: Graph, outputs: Sequence[str], stop: frozenset[str]) -> list[onnx.NodeProto]:
     """Nodes that ``outputs`` need, each after its producers, in an order given by the dataflow alone."""
     order: list[onnx.NodeProto] = []

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 from onnx import TensorProto, helper
 
-from voxrepo.importers.extract import Port, Shape, extract
+from voxrepo.importers.extract import Piece, Port, Shape, extract
 from voxrepo.importers.graph import Graph
 from voxrepo.importers.static_shapes import static_shapes
 from voxrepo.importers.tflite.lift import Lifter
@@ -33,15 +32,6 @@ _POSITION_TOLERANCE = 0.01
 """A position table of eight bits is within 1/254 of the formula."""
 MAX_POSITIONS = 8192
 """Length of the position tables after extension: 100 s of frames, what slow speech of a long segment may need."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One of the two graphs with its inputs and outputs."""
-
-    model: onnx.ModelProto
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from voxrepo.importers.fastspeech2 import FastSpeech2
 from voxrepo.importers.melgan import MelGan
 from voxrepo.importers.onnx_run import Array, max_diff, open_session, run
 from voxrepo.importers.proof_host import nearest_frames_per_id, windows
-from voxrepo.importers.proof_result import Proof, judge
+from voxrepo.importers.proof_result import Proof, compare_texts, judge
 from voxrepo.importers.proof_texts import TEXT_LENGTHS_IDS, ProofText
 from voxrepo.importers.result import Progress
 from voxrepo.importers.tflite import interpreter
@@ -24,7 +23,6 @@ BOUNDARIES = ("hidden", "features", "audio")
 ROUNDING_MARGIN_FRAMES = 2e-4
 """A duration this near to a half may be rounded either way by another order of additions; such a text proves nothing
 and is drawn again."""
-_MAX_REDRAWN = 30
 _PADDING = 7
 
 
@@ -188,20 +186,10 @@ def prove_pair(
         ConversionRefused: saying which boundary differed and by how much.
     """
     prover = _Prover(pair)
-    spoken: list[_Spoken] = []
-    for number, text in enumerate(islice(texts, count + _MAX_REDRAWN)):
-        one = prover.compare(number, text)
-        if one is None:
-            continue
-        spoken.append(one)
-        progress(
-            f"proof text {len(spoken)} of {count}: {len(text.ids)} ids, {one.latent.shape[2]} frames, "
-            f"largest difference so far {prover.proof.max_abs_diff['audio']:.1e}",
-            len(spoken) / count,
-        )
-        if len(spoken) == count:
-            break
-    else:
+    spoken = compare_texts(
+        texts, prover.compare, prover.proof, progress, count=count, frames=lambda one: one.latent.shape[2]
+    )
+    if len(spoken) < count:
         raise ConversionRefused(
             f"only {len(spoken)} of {count} proof texts have durations that are clear of a half and below "
             f"{pair.max_frames_per_id} frames; the duration predictor of this voice does not work"

@@ -17,10 +17,15 @@ from voxrepo.importers.proof import Pieces, prove
 from voxrepo.importers.proof_result import Proof
 from voxrepo.importers.proof_texts import proof_texts
 from voxrepo.importers.result import Progress, VoiceImport
-from voxrepo.importers.stage_files import first_window_frames_for, gain_for, save_graph, window_frames_for
+from voxrepo.importers.stage_files import (
+    first_window_frames_for,
+    gain_for,
+    save_graph,
+    stage_folders,
+    window_frames_for,
+)
 from voxrepo.importers.vits_pieces import VitsPieces, make_pieces
-from voxrepo_contract.errors import AlreadyExists, ConfigError, ConversionRefused
-from voxrepo_contract.names import VOICE_STAGES
+from voxrepo_contract.errors import ConfigError, ConversionRefused
 from voxrepo_contract.stage import (
     FileEntry,
     Interface,
@@ -201,10 +206,7 @@ def build_stages(
     progress: Progress,
 ) -> VoiceImport:
     """Cut, prove and write; see :func:`voxrepo.importers.piper.import_piper`."""
-    folders = {stage: out / stage for stage in VOICE_STAGES}
-    for folder in folders.values():
-        if folder.exists():
-            raise AlreadyExists(f"{folder} is there already; give an empty folder")
+    folders = stage_folders(out)
     progress(f"reading {onnx_file.name}", 0.0)
     graph = load_graph(onnx_file)
     progress("cutting the graph", 0.05)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +11,10 @@ import onnx
 
 from voxrepo.importers.onnx_run import max_diff, open_session, run
 from voxrepo.importers.proof_host import Array, frames_per_id, regulate, windows
-from voxrepo.importers.proof_result import BOUNDARIES, WIDE_NOISE_SCALE, Proof, judge
+from voxrepo.importers.proof_result import BOUNDARIES, WIDE_NOISE_SCALE, Proof, compare_texts, judge
 from voxrepo.importers.proof_texts import SEED, TEXT_LENGTHS_IDS, ProofText
+from voxrepo.importers.result import Progress
 from voxrepo_contract.errors import ConversionRefused
-
-Progress = Callable[[str, float], None]
-
-_MAX_REDRAWN = 30
 
 
 @dataclass(frozen=True)
@@ -226,20 +222,10 @@ def prove(
         ConversionRefused: saying which boundary differed and by how much.
     """
     prover = _Prover(pieces)
-    spoken: list[_Spoken] = []
-    for number, text in enumerate(islice(texts, count + _MAX_REDRAWN)):
-        one = prover.compare(number, text)
-        if one is None:
-            continue
-        spoken.append(one)
-        progress(
-            f"proof text {len(spoken)} of {count}: {len(text.ids)} ids, {one.latent.shape[1]} frames, "
-            f"largest difference so far {prover.proof.max_abs_diff['audio']:.1e}",
-            len(spoken) / count,
-        )
-        if len(spoken) == count:
-            break
-    else:
+    spoken = compare_texts(
+        texts, prover.compare, prover.proof, progress, count=count, frames=lambda one: one.latent.shape[1]
+    )
+    if len(spoken) < count:
         raise ConversionRefused(
             f"only {len(spoken)} of {count} proof texts have durations below {pieces.max_frames_per_id} frames per "
             "id; the duration predictor of this voice does not work"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from voxrepo.importers.proof_texts import ProofText
+from voxrepo.importers.result import Progress
 from voxrepo_contract.errors import ConversionRefused
+
+T = TypeVar("T")
 
 WAVEFORM_TOLERANCE = 1e-3
 """Largest absolute difference of a sample; full scale is 1."""
@@ -26,6 +31,8 @@ batch size make some 1e-4; a batch size baked into the graph or a missing mask m
 
 BOUNDARIES = ("mean", "log_scale", "latent", "features", "audio")
 """Tensors compared between original and stages, in the order in which they are computed."""
+
+_MAX_REDRAWN = 30
 
 
 @dataclass
@@ -121,3 +128,41 @@ def judge(proof: Proof, boundaries: Sequence[str] = BOUNDARIES) -> None:
             )
     if not 0 < proof.peak < np.inf:
         raise ConversionRefused(f"the voice is silent or not finite: its peak over the proof is {proof.peak}")
+
+
+def compare_texts(
+    texts: Iterable[ProofText],
+    compare: Callable[[int, ProofText], T | None],
+    proof: Proof,
+    progress: Progress,
+    *,
+    count: int,
+    frames: Callable[[T], int],
+) -> list[T]:
+    """Compare original and stages on texts, until ``count`` of them prove something.
+
+    Args:
+        texts: a stream of them.
+        compare: compares on one, given its number in the stream; None if it proves nothing.
+        proof: what ``compare`` writes to.
+        progress: is told a sentence and the share done, 0 to 1, after each text.
+        count: how many are wanted.
+        frames: number of frames of what ``compare`` returned.
+
+    Returns:
+        what ``compare`` returned; fewer than ``count`` where too many texts proved nothing.
+    """
+    spoken: list[T] = []
+    for number, text in enumerate(islice(texts, count + _MAX_REDRAWN)):
+        one = compare(number, text)
+        if one is None:
+            continue
+        spoken.append(one)
+        progress(
+            f"proof text {len(spoken)} of {count}: {len(text.ids)} ids, {frames(one)} frames, "
+            f"largest difference so far {proof.max_abs_diff['audio']:.1e}",
+            len(spoken) / count,
+        )
+        if len(spoken) == count:
+            break
+    return spoken

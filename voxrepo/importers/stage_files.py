@@ -10,6 +10,8 @@ from typing import Literal, Protocol
 import onnx
 
 from voxrepo.importers.extract import Port
+from voxrepo_contract.errors import AlreadyExists
+from voxrepo_contract.names import VOICE_STAGES
 from voxrepo_contract.stage import GraphSpec, GraphTensor, sha256_of
 
 WINDOW_FRAMES = 128
@@ -44,6 +46,19 @@ class GraphPiece(Protocol):
     @property
     def outputs(self) -> Sequence[Port]:
         """Its outputs."""
+
+
+def stage_folders(out: Path) -> dict[str, Path]:
+    """The folder of each stage in ``out``; none is made.
+
+    Raises:
+        AlreadyExists: one is there.
+    """
+    folders = {stage: out / stage for stage in VOICE_STAGES}
+    for folder in folders.values():
+        if folder.exists():
+            raise AlreadyExists(f"{folder} is there already; give an empty folder")
+    return folders
 
 
 def window_frames_for(overlap_frames: int) -> int:

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from voxrepo.importers.dense_spline import rewrite_splines
-from voxrepo.importers.extract import Port, Shape, extract
+from voxrepo.importers.extract import Piece, Port, Shape, extract
 from voxrepo.importers.graph import Graph, attribute
 from voxrepo.importers.receptive_field import ReceptiveField, receptive_field
 from voxrepo.importers.static_shapes import static_shapes
@@ -21,15 +21,6 @@ _FLOAT = TensorProto.FLOAT
 _INT64 = TensorProto.INT64
 _SIZES = {"batch": 2, "ids": 24, "frames": 40}
 """Sizes at which shapes are checked, all different from the sizes in a voice."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A graph and its ports, in the order of the file."""
-
-    model: onnx.ModelProto
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
 
 
 @dataclass(frozen=True)

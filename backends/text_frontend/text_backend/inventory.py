@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from text_backend.voice_file import read_limited
 from voxrepo_contract.errors import ConfigError
 
 MAX_FILE_BYTES = 1024 * 1024
@@ -92,12 +93,7 @@ def read_inventory(file: Path) -> Inventory:
     Raises:
         ConfigError: the file is missing, too large, not UTF-8 JSON, or not such a table.
     """
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
-    if len(raw) > MAX_FILE_BYTES:
-        raise ConfigError(f"{len(raw)} bytes; the limit is {MAX_FILE_BYTES}", file=file)
+    raw = read_limited(file, MAX_FILE_BYTES)
     try:
         data = json.loads(raw.decode("utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:

@@ -30,6 +30,7 @@ from pathlib import Path
 
 from text_backend.mapped import Edit, MappedText
 from text_backend.normalisation.unicode import clean
+from text_backend.voice_file import content_lines
 from voxrepo_contract.errors import ConfigError
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
@@ -199,23 +200,10 @@ def _cleaned(entry: Entry, file: Path) -> str:
 
 
 def _read(file: Path, second: str) -> list[Entry]:
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
-    if len(raw) > MAX_FILE_BYTES:
-        raise ConfigError(f"{len(raw)} bytes; the limit is {MAX_FILE_BYTES}", file=file)
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise ConfigError("not valid UTF-8; save the file as UTF-8", file=file, line=line) from error
     entries: list[Entry] = []
     seen: dict[str, int] = {}
-    # only line feeds count: other line separators may be part of a word
-    for number, raw_line in enumerate(text.split("\n"), 1):
-        content = raw_line.rstrip("\r")
-        if not content.strip() or content.startswith("# ") or content == "#":
+    for number, content in content_lines(file, MAX_FILE_BYTES):
+        if content == "#":
             continue
         entry = _entry(content, number, second, file)
         if entry.written in seen:

@@ -9,6 +9,7 @@ from text_backend.data import table
 from text_backend.g2p.base import Symbols
 from text_backend.inventory import Inventory, UnknownSymbols
 from text_backend.splitting import Cut
+from text_backend.voice_file import content_lines
 from voxrepo_contract.errors import ConfigError
 
 _NOTHING = "-"
@@ -30,23 +31,9 @@ def read_table(file: Path) -> Alternatives:
     Raises:
         ConfigError: with file, line and reason.
     """
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
-    if len(raw) > MAX_FILE_BYTES:
-        raise ConfigError(f"{len(raw)} bytes; the limit is {MAX_FILE_BYTES}", file=file)
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        broken = raw[: error.start].count(b"\n") + 1
-        raise ConfigError("not valid UTF-8; save the file as UTF-8", file=file, line=broken) from error
     found: Alternatives = {}
     lines: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        content = line.rstrip("\r")
-        if not content.strip() or content.startswith("# "):
-            continue
+    for number, content in content_lines(file, MAX_FILE_BYTES):
         symbol, tab, alternatives = content.partition("\t")
         if not tab or not symbol.strip() or not alternatives.strip():
             raise ConfigError("needs a symbol, a tab and what is said instead", file=file, line=number)
