@@ -130,6 +130,13 @@ def test_unloads_from_the_outside_in_and_loads_from_the_inside_out(control: Fake
     assert control.calls[6:] == ["probe one"]
 
 
+def test_voices_may_serve_before_they_are_tried_out(control: FakeControl, inventory: Inventory) -> None:
+    calls_then: list[list[str]] = []
+    plan = plan_mending(["one.vocoder"], inventory)
+    mend(control, plan, lambda: calls_then.append(list(control.calls)))  # type: ignore[arg-type]
+    assert control.calls == [*calls_then[0], "probe one"]
+
+
 def finished(run: MendingRun) -> MendingRun:
     wait_until(lambda: run.is_done)
     return run
@@ -157,6 +164,7 @@ def test_a_cure_that_fails_says_why(control: FakeControl, inventory: Inventory, 
     control.refused.add(step)
     run = finished(MendingRun("unix:/engine", plan_mending(["one.vocoder"], inventory), lambda: True, 1.0))
     assert run.problem == f"no {step}"
+    assert run.is_loaded == step.startswith("probe")
 
 
 def test_what_nobody_foresaw_is_a_failed_cure_too(

@@ -22,6 +22,7 @@ from voxrepo.edge.holding import HOLD_TIMEOUT_S, Holding
 from voxrepo.edge.parameters import shown, timeout_us_of
 from voxrepo.edge.stream_statistics import StreamStatistics
 from voxrepo.edge.table import TableWatcher, VoiceEntry
+from voxrepo.edge.tally import Tally
 from voxrepo.edge.validation import check_voice_version, refuse_shared_memory
 from voxrepo.edge.voice_calls import VoiceCalls
 from voxrepo.metrics.accounting import RequestRecord, new_request_id
@@ -75,6 +76,7 @@ class DataPlane:
 
     Attributes:
         stopped: set at shutdown; new requests are then refused and readiness is false.
+        serving: inferences that are being served.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class DataPlane:
         self._stream_statistics = StreamStatistics()
         self._known: set[str] = set()
         self.stopped = asyncio.Event()
+        self.serving = Tally()
 
     @property
     def voices(self) -> dict[str, VoiceEntry]:
@@ -138,14 +141,15 @@ class DataPlane:
             ``versions``, enough to make the same audio again, and ``dropped``, what was not spoken.
         """
         self.refuse_if_stopping()
-        record.client_id = record.client_id or request.id
-        stream_of = self.voice_of_stream(request.model_name)
-        if stream_of is not None:
-            raise not_unary(stream_of)
-        voice = await self._voice(request.model_name, record)
-        if voice is None:
-            return await self._infer_other(request, record)
-        return await self._voice_calls.infer(request, voice, record)
+        with self.serving.one():
+            record.client_id = record.client_id or request.id
+            stream_of = self.voice_of_stream(request.model_name)
+            if stream_of is not None:
+                raise not_unary(stream_of)
+            voice = await self._voice(request.model_name, record)
+            if voice is None:
+                return await self._infer_other(request, record)
+            return await self._voice_calls.infer(request, voice, record)
 
     async def stream(self, request: Any, record: RequestRecord) -> AsyncGenerator[tuple[Any, bool], None]:
         """Serve a ``ModelInferRequest`` to the model ``<voice>.stream``; close the generator to drop the request.
@@ -160,15 +164,16 @@ class DataPlane:
             the caller deals with this one; no more than that, so a slow reader holds up only himself.
         """
         self.refuse_if_stopping()
-        record.client_id = record.client_id or request.id
-        name = self.voice_of_stream(request.model_name)
-        voice = None if name is None else await self._voice(name, record)
-        if voice is None:
-            raise self._unserved(request.model_name, "") or self._unknown_model(request.model_name, "")
-        with self._stream_statistics.counting(voice.name):
-            async with aclosing(self._voice_calls.stream(request, voice, record)) as pieces:
-                async for piece in pieces:
-                    yield piece
+        with self.serving.one():
+            record.client_id = record.client_id or request.id
+            name = self.voice_of_stream(request.model_name)
+            voice = None if name is None else await self._voice(name, record)
+            if voice is None:
+                raise self._unserved(request.model_name, "") or self._unknown_model(request.model_name, "")
+            with self._stream_statistics.counting(voice.name):
+                async with aclosing(self._voice_calls.stream(request, voice, record)) as pieces:
+                    async for piece in pieces:
+                        yield piece
 
     def voice_of_stream(self, name: str) -> str | None:
         """The voice whose pieces the model ``name`` gives; None if it is no such model."""

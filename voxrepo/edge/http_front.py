@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import aclosing
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -35,6 +36,9 @@ _CONTROL = (
 )
 _HEAVY_JSON_BYTES = 128 * 1024
 """Bodies with more JSON than this are coded in a thread, or they would hold up all other requests."""
+
+_request_id: ContextVar[str] = ContextVar("request_id")
+"""Of the request that is being served."""
 
 _T = TypeVar("_T")
 
@@ -100,13 +104,14 @@ class HttpFront:
 
     # ---- middlewares
 
-    @staticmethod
     @web.middleware
-    async def _request_ids(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _request_ids(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         given = request.headers.get(REQUEST_ID_HEADER, "")
-        request["request_id"] = given if _REQUEST_ID.match(given) else new_request_id()
+        _request_id.set(given if _REQUEST_ID.match(given) else new_request_id())
         response = await handler(request)
-        response.headers[REQUEST_ID_HEADER] = request["request_id"]
+        response.headers[REQUEST_ID_HEADER] = _request_id.get()
+        if self._plane.stopped.is_set():
+            response.force_close()  # the next request is to find another server
         return response
 
     @web.middleware
@@ -120,7 +125,7 @@ class HttpFront:
     async def _infer(self, request: web.Request) -> web.Response:
         name, version = _names(request)
         with self._accountant.request(name, "http") as record:
-            record.client_id = request["request_id"]
+            record.client_id = _request_id.get()
             body = await read_body(request)
             header = request.headers.get(openinference.HEADER_LENGTH)
             heavy = openinference.json_length(header, len(body)) > _HEAVY_JSON_BYTES
@@ -152,7 +157,7 @@ class HttpFront:
 
     async def _generate_message(self, request: web.Request, record: RequestRecord) -> Any:
         name, version = _names(request)
-        record.client_id = request["request_id"]
+        record.client_id = _request_id.get()
         body = await read_body(request)
         if name in self._plane.voices or self._plane.voice_of_stream(name) is not None:
             inputs = generate.VOICE_GENERATE_INPUTS
@@ -172,7 +177,7 @@ class HttpFront:
 
     async def _generate_stream(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["model"]
-        events = EventStream(request, {REQUEST_ID_HEADER: request["request_id"]}, self._plane.stall_timeout_s)
+        events = EventStream(request, {REQUEST_ID_HEADER: _request_id.get()}, self._plane.stall_timeout_s)
         try:
             with self._accountant.request(name, "generate_stream") as record:
                 if self._plane.voice_of_stream(name) is None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from voxrepo.edge import stage_calls
 from voxrepo.edge.loudness import Loudness
-from voxrepo.edge.pieces_plan import WindowSizes, group_sizes, next_span
+from voxrepo.edge.pieces_plan import WindowSizes, group_sizes, next_span, windows_in_time
 from voxrepo.edge.playback import Playback
 from voxrepo.edge.stage_calls import Array, Int16Array, Phonemes
 from voxrepo.edge.table import VoiceEntry
@@ -55,6 +55,8 @@ class VoiceStream:
         infer: calls the engine.
         groups: windows per vocoder call, the last number for ever.
         playback: when audio is wanted.
+        window_s: part of the vocoder's time that a window takes now, 0 if that is not to matter; groups of windows that
+            take long are made smaller.
 
     Attributes:
         dropped: characters that are not spoken, by reason; known once the first piece is there.
@@ -68,6 +70,7 @@ class VoiceStream:
         infer: StageInfer,
         groups: Sequence[int],
         playback: Playback,
+        window_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._call = call
         self._voice = voice
@@ -77,6 +80,7 @@ class VoiceStream:
         self._groups = group_sizes(groups)
         self._sizes = WindowSizes(voice.window_frames, voice.overlap_frames, voice.first_window_frames)
         self._playback = playback
+        self._window_s = window_s
         self._calls = 0
         self.dropped: dict[str, int] = {}
 
@@ -199,7 +203,8 @@ class VoiceStream:
         return stage_calls.read_features(await self._infer(request, needed_by_s), self._voice)
 
     async def _vocode(self, features: Array, kept: int) -> Int16Array:
-        span = next_span(len(features), kept, next(self._groups), self._sizes)
+        windows = windows_in_time(next(self._groups), self._window_s())
+        span = next_span(len(features), kept, windows, self._sizes)
         request = stage_calls.vocoder_request(features, span, kept, self._voice, self._next_id(), self._parameters)
         response = await self._infer(request, self._playback.needed_by_s())
         return stage_calls.read_audio(response, len(features) - kept, self._voice)

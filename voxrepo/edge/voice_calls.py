@@ -11,6 +11,7 @@ import numpy as np
 from tritonclient.grpc import service_pb2 as pb
 
 from voxrepo.edge.admission import Admission
+from voxrepo.edge.costs import Costs
 from voxrepo.edge.dropped import take_dropped
 from voxrepo.edge.engine_client import CallerTimedOut, EngineCallFailed, ModelReloaded
 from voxrepo.edge.engine_errors import is_passing
@@ -24,7 +25,7 @@ from voxrepo.edge.table import VoiceEntry
 from voxrepo.edge.validation import VOICE_VERSION, VoiceCall, check_voice_request
 from voxrepo.metrics.accounting import RequestRecord
 from voxrepo_contract.errors import VoxrepoError
-from voxrepo_contract.names import STREAM_SUFFIX
+from voxrepo_contract.names import STREAM_SUFFIX, stage_model_name
 from voxrepo_contract.tensors import AUDIO, SAMPLE_RATE
 
 LONG_TEXT_CHARS = 300
@@ -39,6 +40,8 @@ Refusal = Callable[[EngineCallFailed, str, str, VoiceEntry, str], VoxrepoError]
 
 class Engine(Protocol):
     """The part of :class:`~voxrepo.edge.engine_client.EngineClient` that is used here."""
+
+    costs: Costs
 
     async def infer(self, request: Any, deadline_s: float | None, *, needed_by_s: float | None = None) -> Any:
         """Call ``ModelInfer``."""
@@ -110,7 +113,13 @@ class VoiceCalls:
     ) -> AsyncGenerator[tuple[Any, bool], None]:
         """The audio in pieces; see :meth:`voxrepo.edge.dataplane.DataPlane.stream`."""
         call = _checked(request, voice, record)
-        stream = self._stream(call, voice, record, STREAM_GROUPS, Playback(record.started_s))
+        vocoder = stage_model_name(voice.name, "vocoder")
+        playback = Playback(record.started_s)
+
+        def window_s() -> float:
+            return self._engine.costs.predict(vocoder, voice.window_frames)
+
+        stream = self._stream(call, voice, record, STREAM_GROUPS, playback, window_s)
         with self._let_in_stream(call, voice, record):
             async with aclosing(one_ahead(stream.pieces())) as pieces:
                 async for piece in pieces:
@@ -127,11 +136,12 @@ class VoiceCalls:
         record: RequestRecord,
         groups: Sequence[int],
         playback: Playback,
+        window_s: Callable[[], float] = lambda: 0.0,
     ) -> VoiceStream:
         async def infer(stage_request: Any, needed_by_s: float | None) -> Any:
             return await self._call(stage_request, needed_by_s, voice, record)
 
-        return VoiceStream(call, voice, record.id, infer, groups, playback)
+        return VoiceStream(call, voice, record.id, infer, groups, playback, window_s)
 
     async def _call(self, request: Any, needed_by_s: float | None, voice: VoiceEntry, record: RequestRecord) -> Any:
         """An engine call, repeated once if it met a fault that the supervisor cures.

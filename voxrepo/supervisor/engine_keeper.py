@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from voxrepo.engine.binary import EngineBinary
 from voxrepo.engine.command import RemoteControl, engine_command, engine_environment
@@ -81,7 +81,8 @@ class EngineKeeper:
         self._workspace = Workspace.of(options.layout)
         self._metrics_port = free_port()
         self._suspects = Suspects()
-        self._watch = EngineWatch(self._workspace, limits_of(options), self._edge_is_up_to_date)
+        self._told_held: frozenset[str] = frozenset()
+        self._watch = EngineWatch(self._workspace, limits_of(options), self._edge_holds)
         self._tending = Tending("engine", lambda: self._child, self._died, self._restart)
         self._recycles = 0
         self._child: Child | None = None
@@ -193,9 +194,13 @@ class EngineKeeper:
             log.error("the edge has not taken the new table")
         return taken
 
-    def _edge_is_up_to_date(self) -> bool:
+    def _edge_holds(self, subjects: Set[str]) -> bool:
         edges = self._edges()
-        return edges is not None and edges.wait_for(self._board.table.generation, lambda: True)
+        return (
+            subjects <= self._told_held
+            and edges is not None
+            and edges.wait_for(self._board.table.generation, lambda: True)
+        )
 
     @property
     def phase(self) -> Phase:
@@ -240,6 +245,7 @@ class EngineKeeper:
             self._board.reloads = dict(self._watch.reloads)
             self._board.update(held=held)
             self._board.publish(ready=True)
+            self._told_held = frozenset(held)
             if back.voices or back.models:
                 self._wait_for_edge()
             self._board.update(phase=self.phase)

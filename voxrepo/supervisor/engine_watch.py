@@ -64,6 +64,7 @@ class _Engine:
     stubs: StubWatch
     pulse: Pulse
     run: MendingRun | None = None
+    is_back: bool = False
     attempt: tuple[Absent, MendingRun] | None = None
     sick: set[str] = field(default_factory=set)
     retired: list[tuple[float, list[Stub]]] = field(default_factory=list)
@@ -76,7 +77,7 @@ class EngineWatch:
     Args:
         workspace: of the server.
         limits: when it is helped.
-        is_held: whether the edge goes by the newest table.
+        is_held: whether the edge holds back requests for all of these voices and models.
 
     Attributes:
         reloads: how often each model was cured; calls of it from before are lost.
@@ -84,7 +85,7 @@ class EngineWatch:
         memory_bytes: held by the engine and its stubs at the last look.
     """
 
-    def __init__(self, workspace: Workspace, limits: WatchLimits, is_held: Callable[[], bool]) -> None:
+    def __init__(self, workspace: Workspace, limits: WatchLimits, is_held: Callable[[Set[str]], bool]) -> None:
         self._workspace = workspace
         self._limits = limits
         self._is_held = is_held
@@ -105,7 +106,7 @@ class EngineWatch:
         engine = self._engine
         if engine is None:
             return set()
-        under_way = engine.run.mending.subjects if engine.run is not None else set()
+        under_way = engine.run.mending.subjects if engine.run is not None and not engine.is_back else set()
         return under_way | plan_mending(engine.sick, engine.served).subjects
 
     def engine_started(self, pid: int, inventory: Inventory, ready: Collection[str], now_s: float) -> None:
@@ -227,14 +228,16 @@ class EngineWatch:
         """Start, follow and end cures; False if only a fresh engine can help."""
         run = engine.run
         if run is not None:
-            if not run.is_done:
+            is_done = run.is_done
+            if run.is_loaded and not engine.is_back:
+                self._serve_again(engine, run, now_s)
+            # voices that are being tried out when another stub dies may wait for it long; the next cure tries them too
+            if not is_done and not (engine.is_back and engine.sick):
                 return True
             engine.run = None
             names = ", ".join(run.mending.models)
-            if run.problem is None:
-                close_to_others(self._workspace)
-                self.reloads.update((*run.mending.models, *run.mending.ensembles))
-                log.warning("%s is cured after %.1f s", names, now_s - run.started_s)
+            if not is_done or run.problem is None:
+                pass
             elif engine.sick:
                 log.error("%s is not cured yet: %s", names, run.problem)
                 engine.sick |= set(run.mending.models) & watched_models(engine.served)
@@ -252,9 +255,19 @@ class EngineWatch:
             self._start(engine, mending, now_s)
         return True
 
+    def _serve_again(self, engine: _Engine, run: MendingRun, now_s: float) -> None:
+        engine.is_back = True
+        close_to_others(self._workspace)
+        self.reloads.update((*run.mending.models, *run.mending.ensembles))
+        log.warning("%s is cured after %.1f s", ", ".join(run.mending.models), now_s - run.started_s)
+
     def _start(self, engine: _Engine, mending: Mending, now_s: float) -> None:
+        subjects = mending.subjects
         engine.retired.append((now_s, engine.stubs.register.retire(mending.models)))
-        engine.run = MendingRun(self._workspace.grpc_target, mending, self._is_held, self._limits.load_timeout_s)
+        engine.is_back = False
+        engine.run = MendingRun(
+            self._workspace.grpc_target, mending, lambda: self._is_held(subjects), self._limits.load_timeout_s
+        )
 
     def _try_again(self, engine: _Engine, now_s: float) -> None:
         """Start and end attempts at what was given up, one at a time; beside cures, which are not to wait for them."""

@@ -84,8 +84,13 @@ def plan_mending(models: Collection[str], inventory: Inventory) -> Mending:
     )
 
 
-def mend(control: EngineControl, mending: Mending) -> None:
+def mend(control: EngineControl, mending: Mending, loaded: Callable[[], None] = lambda: None) -> None:
     """Unload from the outside in, load from the inside out, and let the voices speak.
+
+    Args:
+        control: of the engine.
+        mending: what to do.
+        loaded: called before the voices speak.
 
     Raises:
         VoxrepoError: it is not cured.
@@ -96,6 +101,7 @@ def mend(control: EngineControl, mending: Mending) -> None:
         list(pool.map(lambda name: control.load(name, mending.configs.get(name)), mending.models))
     for name in mending.ensembles:
         control.load(name, mending.configs.get(name))
+    loaded()
     for spec in mending.voices:
         control.probe_voice(spec)
 
@@ -110,11 +116,17 @@ class MendingRun:
         mending: what to do.
         is_held: whether the edge holds back requests by now.
         load_timeout_s: for each load.
+
+    Attributes:
+        is_loaded: whether everything is loaded. The voices may serve then: what they still have to say to show that
+            they can waits in line behind everybody else's calls.
+        problem: why it failed, once it has.
     """
 
     def __init__(self, target: str, mending: Mending, is_held: Callable[[], bool], load_timeout_s: float) -> None:
         self.mending = mending
         self.started_s = time.monotonic()
+        self.is_loaded = False
         self.problem: str | None = None
         self._target, self._is_held, self._load_timeout_s = target, is_held, load_timeout_s
         self._thread = threading.Thread(target=self._run, name="mending", daemon=True)
@@ -125,13 +137,16 @@ class MendingRun:
         """Whether it has ended; ``problem`` then says why it failed, if it did."""
         return not self._thread.is_alive()
 
+    def _loaded(self) -> None:
+        self.is_loaded = True
+
     def _run(self) -> None:
         end = time.monotonic() + HOLD_WAIT_S
         while not self._is_held() and time.monotonic() < end:
             time.sleep(0.02)
         try:
             with EngineControl(self._target, load_timeout_s=self._load_timeout_s) as control:
-                mend(control, self.mending)
+                mend(control, self.mending, self._loaded)
         except VoxrepoError as error:
             self.problem = error.message
         except Exception as error:  # a thread's end must be told
