@@ -30,7 +30,8 @@ class StageSettings(StrictModel):
         instances: model instances (processes); ``auto`` fits them to the cores of the machine.
         threads: threads of each instance; ``auto`` likewise.
         max_batch_size: requests that Triton may hand over together; 1 switches dynamic batching off.
-        unit_batch: units (segments, windows) per call of a graph; ``auto`` measures what is cheapest.
+        unit_batch: units (segments, windows) per call of a graph; ``auto`` measures what is cheapest on a
+            device, and is 1 on a CPU.
         max_queue_delay_us: how long Triton waits for a batch to fill.
         max_queue_size: requests that may wait; the next one is rejected at once (UNAVAILABLE, HTTP 503).
         queue_timeout_ms: requests that waited longer are rejected; 0 means no limit.

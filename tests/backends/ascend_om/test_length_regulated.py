@@ -16,6 +16,7 @@ from om_backend.programs.length_regulated import LengthRegulatedProgram
 from om_backend.runtime import RuntimeSettings
 
 from voxrepo_contract.errors import Internal, InvalidArgument
+from voxrepo_contract.stage import LengthRegulatedStage, read_stage
 
 from .geared import GearedGraph, geared, gears
 from .graphs import CHANNELS, IDS, NAN_DURATION_ID, NAN_MEAN_ID, job_for, place_acoustic, run_all
@@ -261,8 +262,18 @@ def test_a_short_request_is_answered_before_a_long_one_of_its_batch(folder: Path
     assert order == ["short", "long"]
 
 
-def test_warm_up_measures_what_batches_pay(folder: Path):
+def test_on_a_cpu_a_call_has_one_unit_unless_another_number_is_given(folder: Path):
     program: Any = load(folder, None)
+    program.warm_up()
+    assert program._encoder.table == program._decoder.table == CallCost.per_call(1)
+
+
+def test_warm_up_measures_on_a_device_what_batches_pay(folder: Path):
+    stage = read_stage(folder)
+    assert isinstance(stage, LengthRegulatedStage)
+    graphs = {name: load_graph(folder, name) for name in stage.graphs}
+    specs = {name: spec.model_copy(update={"device": "npu"}) for name, spec in stage.graphs.items()}
+    program: Any = LengthRegulatedProgram(stage.model_copy(update={"graphs": specs}), graphs, None)
     said = program.warm_up()
     encoder, decoder = program._encoder.table, program._decoder.table
     assert said == f"encoder batches {encoder.batches}, decoder batches {decoder.batches}"

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from om_backend.device.description import GraphDescription
 from om_backend.job import Program
+from om_backend.packing import CallCost
 from om_backend.programs import load_program
 from om_backend.programs.windowed import WindowedProgram
 from om_backend.runtime import Graph, RuntimeSettings, load_graph
@@ -204,8 +205,18 @@ def test_warm_up_refuses_a_hop_length_that_the_generator_does_not_have(tmp_path:
         program.warm_up()
 
 
-def test_warm_up_measures_what_batches_pay(folder: Path):
+def test_on_a_cpu_a_call_has_one_window_unless_another_number_is_given(folder: Path):
     program: Any = load(folder, None)
+    program.warm_up()
+    assert program._generator.table == CallCost.per_call(1)
+
+
+def test_warm_up_measures_on_a_device_what_batches_pay(tmp_path: Path):
+    stage = place_vocoder(tmp_path)
+    spec = stage.graphs["generator"]
+    on_device = stage.model_copy(update={"graphs": {"generator": spec.model_copy(update={"device": "npu"})}})
+    graph = load_graph(tmp_path, spec, RuntimeSettings())
+    program: Any = WindowedProgram(on_device, {"generator": graph}, None)
     assert program.warm_up() == f"generator batches {program._generator.table.batches}"
     assert program._generator.table.reference_length == WINDOW
     assert run_all(program, [request([100])])[0].finished
