@@ -49,7 +49,7 @@ test: $(VENV)/dev.$(STAMP) lint ## install what the tests need and run them all
 test-unit: $(VENV)/dev.$(STAMP) ## tests that start no server
 	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not soak and not e2e and not asr" $(PYTEST_ARGS)
 
-soak: $(VENV)/dev.$(STAMP) ## long load tests (about half an hour)
+soak: $(VENV)/dev.$(STAMP) ## long tests under load, of faults and of whole voices (well over an hour)
 	$(BIN)/pytest -m soak $(PYTEST_ARGS)
 
 bench: $(VENV)/dev.$(STAMP) ## comparison tables

@@ -150,6 +150,7 @@ def test_too_little_device_memory_refuses_the_voice_with_numbers_and_not_the_ser
         assert "bytes" in model["reason"] or "MiB" in model["reason"]
 
 
+@pytest.mark.soak
 def test_a_killed_worker_comes_back(emulated_root: Path, npu: EmulatedNpu):
     with emulated_server(emulated_root, npu) as server, grpc_client.InferenceServerClient(server.grpc_url) as client:
         expected = speak(client, SENTENCES[1], seed=2)

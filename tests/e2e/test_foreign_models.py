@@ -340,6 +340,7 @@ class TritonPythonModel:
 """
 
 
+@pytest.mark.soak
 def test_a_model_that_the_engine_cannot_survive_is_found_and_left_out(tmp_path: Path):
     for name, victim in (("kills_the_engine", "os.getppid()"), ("kills_itself", "os.getpid()")):
         folder = tmp_path / "model_repository" / name / "1"

@@ -79,6 +79,7 @@ def check_under_load(server: RunningServer, clients: int, duration_s: float) -> 
     return answered
 
 
+@pytest.mark.soak
 def test_every_answer_under_mixed_load_is_its_own(server: RunningServer) -> None:
     assert check_under_load(server, clients=8, duration_s=15) > 16
 
@@ -119,6 +120,7 @@ def test_dynamic_batches_form_and_rows_come_back_to_their_owners(batching_server
         assert np.abs(a.astype(np.int32) - b).max() <= MAX_BATCHED_DIFFERENCE, text
 
 
+@pytest.mark.soak
 def test_a_short_request_does_not_wait_for_a_long_one_in_its_batch(
     voice_root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_second_signal_cuts_off_what_is_in_flight_and_the_exit_code_says_so(ro
         assert not left_behind(server)
 
 
+@pytest.mark.soak
 def test_an_engine_that_cannot_stop_does_not_hold_up_the_end(root: Path) -> None:
     with running_server(root, "--drain-timeout", "40") as server:
         stub = next(p for p in server.tree() if "stub" in p.name() and f"{VOICE}.vocoder" in " ".join(p.cmdline()))
@@ -103,6 +104,7 @@ def test_an_engine_that_cannot_stop_does_not_hold_up_the_end(root: Path) -> None
         assert not left_behind(server)
 
 
+@pytest.mark.soak
 def test_after_kill_9_of_everything_the_next_start_is_clean(root: Path) -> None:
     with running_server(root) as server:
         server.kill()

@@ -50,6 +50,7 @@ def speak_many(server: RunningServer, count: int, seed: int) -> None:
             pass
 
 
+@pytest.mark.soak
 def test_a_server_with_one_voice_fits_into_two_gibibytes(server: RunningServer) -> None:
     speak_many(server, 30, seed=1)
     with grpc_client.InferenceServerClient(server.grpc_url) as client:

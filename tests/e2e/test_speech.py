@@ -39,6 +39,7 @@ def test_a_recogniser_understands_everyday_sentences(server: RunningServer, reco
     assert error_rate <= 0.10, list(zip(reference, heard, strict=True))
 
 
+@pytest.mark.soak
 @pytest.mark.asr
 def test_a_long_text_loses_no_sentence(server: RunningServer, recogniser: Recogniser) -> None:
     text = " ".join(SENTENCES)
