@@ -75,6 +75,8 @@ def build_front_end(version_dir: Path, phonemizer_name: str | None = None) -> Bu
     _check_emoji(stage, version_dir)
     own = read_table(version_dir / stage.files["substitutes"].file) if "substitutes" in stage.files else None
     substitutes = Substitutes(inventory, own)
+    if own is not None:
+        substitutes.check_own(version_dir / stage.files["substitutes"].file)
     replacements = Replacements()
     if "rules" in stage.files:
         replacements = read_replacements(version_dir / stage.files["rules"].file)
@@ -84,7 +86,13 @@ def build_front_end(version_dir: Path, phonemizer_name: str | None = None) -> Bu
         if "lexicon" in stage.files:
             parser = _g2p(phonemizer, Lexicon())
             file = version_dir / stage.files["lexicon"].file
-            lexicon = read_lexicon(file, parser.parse_pronunciation, substitutes.has)
+            lexicon = read_lexicon(
+                file,
+                parser.parse_pronunciation,
+                substitutes.has,
+                is_frame=inventory.is_frame,
+                english=language.code == "en",
+            )
         reader = phonemizer.start() if phonemizer is not None else "pinyin"
         front_end = FrontEnd(
             stage.options,

@@ -16,6 +16,7 @@ from text_backend import dropping, workload
 from text_backend.g2p import marks
 from text_backend.g2p.base import G2P, PROSODY_MARKS, Symbols
 from text_backend.inventory import Inventory, UnknownSymbols
+from text_backend.joints import parted, without_foreign_counters
 from text_backend.languages.base import Language
 from text_backend.lexicon import Lexicon, Replacements
 from text_backend.mapped import Drop, MappedText, Span, disjoint
@@ -165,7 +166,10 @@ class FrontEnd:
         if self._options.on_dropped == "reject":
             self._check_losses(text, drops)
         segments = _Segments()
+        ids = 0
         for sentence, symbols in zip(sentences, spoken, strict=True):
+            ids += len(symbols.symbols) * (1 + len(self._inventory.pad))
+            workload.check_phoneme_ids(len(text), ids)
             self._add(sentence, symbols, segments)
         if not segments.lengths:
             raise InvalidArgument(self._nothing_speakable(text, drops))
@@ -207,6 +211,8 @@ class FrontEnd:
             mapped = self._replacements.apply(mapped)
         mapped = self._lexicon.mark(mapped)
         if normalise:
+            if code == "en":
+                mapped = without_foreign_counters(mapped)
             mapped = pipeline.normalise_text(mapped, code, step)
             workload.check_spoken_chars(len(text), len(mapped), code)
         drops += mapped.drops
@@ -219,6 +225,8 @@ class FrontEnd:
             piece = MappedText(piece.text.translate(_LINE_ENDS), piece.starts, piece.ends)
             if normalise:
                 piece = pipeline.normalise_sentence(piece, code, step)
+                if code == "en":
+                    piece = parted(piece, text)
             spoken_chars += len(piece)
             workload.check_spoken_chars(len(text), spoken_chars, code)
             piece = self._language.without_unreadable(piece)

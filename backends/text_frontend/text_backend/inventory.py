@@ -55,6 +55,11 @@ class Inventory:
         """Ids that a segment has besides those of its symbols."""
         return len(self.bos) + len(self.pad) + len(self.eos)
 
+    def is_frame(self, symbol: str) -> bool:
+        """Whether ``symbol`` opens, closes or pads segments."""
+        ids = self.phonemes.get(symbol, ())
+        return bool(ids) and set(ids) <= {*self.bos, *self.eos, *self.pad}
+
     def cost_ids(self, symbol: str) -> int:
         """Ids that ``symbol`` takes in a segment, padding included; 0 if it is unknown."""
         ids = self.phonemes.get(symbol)

@@ -18,12 +18,16 @@ between them do not count). ``files.rules``::
     C++	C plus plus
 
 Flags: ``nocase`` matches capitals and small letters alike; ``anywhere`` matches inside Latin words too (an entry
-that begins or ends with a Latin letter or a digit matches whole words only). Longer entries win. Both files are read
-with the version and change with it.
+that begins or ends with a Latin letter or a digit matches whole words only). Longer entries win, and of two that are
+as long the one that is written exactly so. Both files are read with the version and change with it.
+
+For an English voice a word of the lexicon may have the ending of a possessive (``Kubo's``, ``Kubos'``), and one with a
+capital letter that of a plural (``Kubos``); see :mod:`text_backend.g2p.endings`.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +45,7 @@ MAX_ENTRIES = 6000
 
 _FIRST_MARK = 0xE000
 _FLAGS = frozenset({"nocase", "anywhere"})
+_NAME_MIN_CHARS = 3
 
 
 @dataclass(frozen=True)
@@ -55,28 +60,42 @@ class Entry:
 
 @dataclass(frozen=True)
 class _Matcher:
-    """Finds the longest entry at each place; linear in the text, as entries are short."""
+    """Finds the longest entry at each place; linear in the text, as entries are short.
+
+    Attributes:
+        by_form: entries as they are written.
+        by_folded: entries that match capitals and small letters alike, case-folded.
+        lengths: of the entries that begin with a character, longest first.
+        anywhere: entries that match inside words.
+        names: entries that match with the ending of a plural.
+    """
 
     by_form: dict[str, int] = field(default_factory=dict)
+    by_folded: dict[str, int] = field(default_factory=dict)
     lengths: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    folded: frozenset[int] = frozenset()
     anywhere: frozenset[int] = frozenset()
+    names: frozenset[int] = frozenset()
 
     @staticmethod
-    def of(entries: Sequence[Entry]) -> _Matcher:
+    def of(entries: Sequence[Entry], *, plurals: bool = False) -> _Matcher:
         by_form: dict[str, int] = {}
+        by_folded: dict[str, int] = {}
         lengths: dict[str, set[int]] = {}
         for number, entry in enumerate(entries):
-            forms = {entry.written, entry.written.casefold()} if "nocase" in entry.flags else {entry.written}
+            forms = {entry.written}
+            by_form[entry.written] = number
+            if "nocase" in entry.flags:
+                forms.add(entry.written.casefold())
+                by_folded[entry.written.casefold()] = number
             for form in forms:
-                by_form.setdefault(form, number)
                 for first in {form[0], form[0].upper(), form[0].lower()}:
                     lengths.setdefault(first, set()).add(len(form))
         return _Matcher(
             by_form,
+            by_folded,
             {first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()},
-            frozenset(n for n, entry in enumerate(entries) if "nocase" in entry.flags),
             frozenset(n for n, entry in enumerate(entries) if "anywhere" in entry.flags),
+            frozenset(n for n, entry in enumerate(entries) if plurals and _is_name(entry.written)),
         )
 
     def find(self, text: str) -> list[tuple[int, int, int]]:
@@ -99,16 +118,25 @@ class _Matcher:
         if len(form) < end - start:
             return None
         number = self.by_form.get(form)
-        if number is None:
-            number = self.by_form.get(form.casefold())
-            if number is None or number not in self.folded:
-                return None
-        if number in self.anywhere:
+        if number is None and self.by_folded:
+            number = self.by_folded.get(form.casefold())
+        if number is None or number in self.anywhere:
             return number
-        inside = (start and _continues(text[start - 1], text[start])) or (
-            end < len(text) and _continues(text[end - 1], text[end])
-        )
-        return None if inside else number
+        if start and _continues(text[start - 1], text[start]):
+            return None
+        if end == len(text) or not _continues(text[end - 1], text[end]):
+            return number
+        return number if number in self.names and _is_plural(text, end) else None
+
+
+def _is_name(written: str) -> bool:
+    """Whether an s behind the word can only be its plural: "Kubos", but neither "news" nor "Uss"."""
+    return len(written) >= _NAME_MIN_CHARS and written[-1].isalpha() and written.lower() != written
+
+
+def _is_plural(text: str, at: int) -> bool:
+    small = text[at] == "s" or (text[at] == "S" and text[at - 1].isupper())
+    return small and (at + 1 == len(text) or not _continues(text[at], text[at + 1]))
 
 
 def _continues(left: str, right: str) -> bool:
@@ -121,6 +149,8 @@ class Lexicon:
 
     pronunciations: tuple[tuple[str, ...], ...] = ()
     matcher: _Matcher = field(default_factory=_Matcher)
+    english: bool = False
+    """Whether the words have the endings of English ones."""
 
     def mark(self, text: MappedText) -> MappedText:
         """Put its character in place of each word, so that no rule changes it."""
@@ -148,13 +178,22 @@ class Replacements:
         return text.edit([Edit(start, end, self.spoken[n]) for start, end, n in self.matcher.find(text.text)])
 
 
-def read_lexicon(file: Path, parse: Callable[[str], Sequence[str]], has_symbol: Callable[[str], bool]) -> Lexicon:
+def read_lexicon(
+    file: Path,
+    parse: Callable[[str], Sequence[str]],
+    has_symbol: Callable[[str], bool],
+    *,
+    is_frame: Callable[[str], bool] = lambda symbol: False,
+    english: bool = False,
+) -> Lexicon:
     """Read ``files.lexicon``.
 
     Args:
         file: to read.
         parse: a pronunciation as symbols; a ValueError says what is wrong with it.
         has_symbol: whether the voice can say a symbol.
+        is_frame: whether a symbol opens, closes or pads a segment, which no word may.
+        english: whether the words have the endings of English ones.
 
     Raises:
         ConfigError: with file, line and reason.
@@ -166,15 +205,23 @@ def read_lexicon(file: Path, parse: Callable[[str], Sequence[str]], has_symbol: 
             symbols = tuple(parse(entry.value))
         except ValueError as error:
             raise ConfigError(f"{entry.written}: {error}", file=file, line=entry.line) from error
-        unknown = [symbol for symbol in symbols if not has_symbol(symbol)]
-        if unknown:
-            raise ConfigError(
-                f"{entry.written}: the voice has no symbol {unknown[0]!r}; use those of its inventory",
-                file=file,
-                line=entry.line,
-            )
+        fault = _fault(symbols, has_symbol, is_frame)
+        if fault:
+            raise ConfigError(f"{entry.written}: {fault}", file=file, line=entry.line)
         pronunciations.append(symbols)
-    return Lexicon(tuple(pronunciations), _Matcher.of(entries))
+    return Lexicon(tuple(pronunciations), _Matcher.of(entries, plurals=english), english)
+
+
+def _fault(symbols: Sequence[str], has_symbol: Callable[[str], bool], is_frame: Callable[[str], bool]) -> str:
+    """What is wrong with a pronunciation, empty if nothing is."""
+    for symbol in symbols:
+        if is_frame(symbol):
+            return f"the symbol {symbol!r} opens, closes or pads a segment and is no sound; leave it out"
+        if not has_symbol(symbol):
+            return f"the voice has no symbol {symbol!r}; use those of its inventory"
+    if not any(symbol[0].isalpha() and unicodedata.category(symbol[0]) != "Lm" for symbol in symbols):
+        return "the pronunciation has no sound, only marks; the word would be lost"
+    return ""
 
 
 def read_replacements(file: Path) -> Replacements:
@@ -201,16 +248,20 @@ def _cleaned(entry: Entry, file: Path) -> str:
 
 def _read(file: Path, second: str) -> list[Entry]:
     entries: list[Entry] = []
-    seen: dict[str, int] = {}
+    seen: dict[tuple[str, bool], int] = {}
     for number, content in content_lines(file, MAX_FILE_BYTES):
         if content == "#":
             continue
         entry = _entry(content, number, second, file)
-        if entry.written in seen:
-            raise ConfigError(
-                f"{entry.written}: is given in line {seen[entry.written]} already; remove one", file=file, line=number
-            )
-        seen[entry.written] = number
+        keys = [(entry.written, False)]
+        if "nocase" in entry.flags:
+            keys.append((entry.written.casefold(), True))
+        for key in keys:
+            if key in seen:
+                raise ConfigError(
+                    f"{entry.written}: is given in line {seen[key]} already; remove one", file=file, line=number
+                )
+            seen[key] = number
         entries.append(entry)
     if len(entries) > MAX_ENTRIES:
         raise ConfigError(f"{len(entries)} entries; the limit is {MAX_ENTRIES}", file=file)

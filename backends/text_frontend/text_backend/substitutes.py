@@ -66,6 +66,25 @@ class Substitutes:
         self._tables = [own or {}, standard_table()]
         self._known: dict[str, tuple[str, ...] | None] = {}
 
+    def check_own(self, file: Path) -> None:
+        """Refuse a table of the voice that names symbols it cannot say, which would go unnoticed until they are met.
+
+        Args:
+            file: that the own table was read from.
+
+        Raises:
+            ConfigError: with file, line and the symbol.
+        """
+        for number, content in content_lines(file, MAX_FILE_BYTES):
+            symbol, _, alternatives = content.partition("\t")
+            for instead in dict.fromkeys(s for alternative in _alternatives(alternatives) for s in alternative):
+                if not self.has(instead):
+                    raise ConfigError(
+                        f"{symbol.strip()}: the voice has no symbol {instead!r}; use those of its inventory",
+                        file=file,
+                        line=number,
+                    )
+
     def apply(self, symbols: Symbols) -> tuple[Symbols, dict[str, str]]:
         """The sentence in symbols that the voice has, and what was put for what.
 

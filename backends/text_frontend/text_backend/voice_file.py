@@ -38,5 +38,10 @@ def content_lines(file: Path, max_bytes: int) -> Iterator[tuple[int, str]]:
     # only line feeds count: other line separators may be part of a word
     for number, raw_line in enumerate(text.split("\n"), 1):
         content = raw_line.rstrip("\r")
+        if "\r" in content:
+            # of an old Macintosh: the whole file would be one line, and lost if that is a comment
+            raise ConfigError(
+                "holds a carriage return inside a line; end lines with LF or CR LF", file=file, line=number
+            )
         if content.strip() and not content.startswith("# "):
             yield number, content

@@ -20,6 +20,12 @@ SENTENCES_MIN = 2048
 CHARACTERS_PER_SENTENCE = 12
 """A longer text may have one sentence for so many characters."""
 
+PHONEME_IDS_MIN = 131_072
+"""Phoneme ids that any text may come to: some 40 minutes of speech. Names of letters and signs have the most, up to 30
+for a character; running text has two or three."""
+PHONEME_IDS_PER_CHARACTER = 8
+"""What a longer text may come to, in ids for each character that it has."""
+
 
 def check_spoken_chars(text_chars: int, spoken_chars: int, language: str) -> None:
     """Refuse a text that says too much.
@@ -37,6 +43,24 @@ def check_spoken_chars(text_chars: int, spoken_chars: int, language: str) -> Non
     if spoken_chars > limit:
         raise InvalidArgument(
             f"text: its {text_chars} characters say more than {limit} once numbers and signs are written out; "
+            "send it in parts"
+        )
+
+
+def check_phoneme_ids(text_chars: int, phoneme_ids: int) -> None:
+    """Refuse a text of too many phonemes; to be asked before they are laid out.
+
+    Args:
+        text_chars: length of the request's text.
+        phoneme_ids: that it comes to, or fewer.
+
+    Raises:
+        InvalidArgument: with the limit.
+    """
+    limit = max(PHONEME_IDS_MIN, text_chars * PHONEME_IDS_PER_CHARACTER)
+    if phoneme_ids > limit:
+        raise InvalidArgument(
+            f"text: its {text_chars} characters come to more than {limit} phoneme ids, which is the limit; "
             "send it in parts"
         )
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from text_backend.g2p.clauses import ClauseG2P
@@ -53,6 +54,8 @@ def test_a_word_is_one_character_while_text_is_worked_on(tmp_path):
         (b"a\tba1\n\xff\tba1\n", 2, "not valid UTF-8"),
         ("\U0001f600\thao3\n", 1, "holds only emoji"),
         ("\uff21\tba1\nA\tba1\n", 2, "is given in line 1 already"),
+        ("Ab\tba1\tnocase\naB\tba1\tnocase\n", 2, "is given in line 1 already"),
+        ("# words\ra\tba1\rb\tba1\r", 1, "holds a carriage return inside a line"),
     ],
 )
 def test_a_mistake_is_named_with_file_line_and_reason(tmp_path, content, line, reason):
@@ -114,3 +117,62 @@ def test_the_mark_behind_a_word_of_the_lexicon_is_kept(tmp_path, text, spoken):
     (symbols,) = ClauseG2P(phonemizer, lexicon).convert([lexicon.mark(MappedText.of(text))])
     assert "".join(symbols.symbols) == spoken
     assert len(symbols.cuts) == len(symbols.symbols)
+
+
+def english_lexicon(tmp_path, content: str, **options: Any) -> Lexicon:
+    file = tmp_path / "lexicon.tsv"
+    file.write_text(content, encoding="utf-8")
+    return read_lexicon(file, ClauseG2P(EnglishPhonemizer()).parse_pronunciation, lambda symbol: True, **options)
+
+
+@pytest.mark.parametrize(
+    ("pronunciation", "reason"),
+    [
+        (". , !", "has no sound"),
+        ("ˈ", "has no sound"),
+        ("ˈː", "has no sound"),
+        ("f ^ u", "opens, closes or pads a segment"),
+        ("f u # comment", "a comment has a line of its own"),
+    ],
+)
+def test_refuses_a_pronunciation_that_says_nothing_or_holds_what_is_no_sound(tmp_path, pronunciation, reason):
+    with pytest.raises(ConfigError, match=reason) as caught:
+        english_lexicon(tmp_path, f"# words\nfoo\t{pronunciation}\n", is_frame=lambda symbol: symbol in "^$_")
+    assert caught.value.line == 2
+
+
+def test_an_entry_written_exactly_so_wins_over_one_for_any_case(tmp_path):
+    lexicon = english_lexicon(tmp_path, "Foo\tf u\tnocase\nfoo\tb u\nFOO\tk u\n")
+    assert [lexicon.pronunciation_at(c) for c in lexicon.mark(MappedText.of("Foo foo FOO fOO")).text.split()] == [
+        ("f", "u"),
+        ("b", "u"),
+        ("k", "u"),
+        ("f", "u"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("Kubo's plan.", "kˈuboʊz plˈæn."),
+        ("the Kubo\u2019s plan", "ðə kˈuboʊz plˈæn"),
+        ("the Kubos", "ðə kˈuboʊz"),
+        ("the Kubos' plan", "ðə kˈuboʊz plˈæn"),
+        ("KUBO'S, KUBOS", "kˈuboʊz, kˈuboʊz"),
+        ("Kubosx", "kəbˈɔsk"),
+        ("the mop's", "ðə mˈɑps"),
+        ("Rish's, Rish.", "ɹˈɪʃᵻz, ɹˈɪʃ."),
+        ("mops", "mˈɑːps"),
+    ],
+)
+def test_a_word_of_an_english_lexicon_has_endings(tmp_path, text, spoken):
+    content = "Kubo\tkˈuboʊ\tnocase\nmop\tmˈɑp\nRish\tɹˈɪʃ\n"
+    lexicon = english_lexicon(tmp_path, content, english=True)
+    (symbols,) = ClauseG2P(EnglishPhonemizer(), lexicon).convert([lexicon.mark(MappedText.of(text))])
+    assert "".join(symbols.symbols) == spoken
+    assert len(symbols.cuts) == len(symbols.symbols)
+
+
+def test_words_of_other_languages_have_no_english_endings(tmp_path):
+    lexicon = english_lexicon(tmp_path, "Kubo\tkˈuboʊ\n")
+    assert lexicon.mark(MappedText.of("Kubos")).text == "Kubos"

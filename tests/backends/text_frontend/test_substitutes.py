@@ -86,3 +86,15 @@ def test_refuses_tables_that_contradict_themselves_or_cannot_be_read(tmp_path, c
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=reason):
         read_table(file)
+
+
+def test_refuses_a_table_of_a_voice_that_names_symbols_the_voice_cannot_say(tmp_path):
+    inventory = parse_inventory(
+        {"phonemes": {"^": [1], "$": [2], "_": [0], "k": [3]}, "bos": "^", "eos": "$", "pad": "_"}
+    )
+    file = tmp_path / "substitutes.tsv"
+    file.write_bytes("# own\nq\tk\nb\tk | \u2603\n".encode())
+    with pytest.raises(ConfigError, match=r"substitutes\.tsv:3: b: the voice has no symbol '\u2603'"):
+        Substitutes(inventory, read_table(file)).check_own(file)
+    file.write_bytes(b"q\tk\nx\tq k | -\n")
+    Substitutes(inventory, read_table(file)).check_own(file)

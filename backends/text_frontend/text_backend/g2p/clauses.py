@@ -6,10 +6,13 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from text_backend import workload
 from text_backend.assembly import assemble
 from text_backend.espeak_limits import pieces
 from text_backend.g2p.base import ObserveText, Symbols
+from text_backend.g2p.endings import with_ending
 from text_backend.g2p.hearing import Hearing, Phonemizer
+from text_backend.joints import letters_apart
 from text_backend.lexicon import Lexicon
 from text_backend.mapped import MappedText
 from text_backend.splitting import Cut
@@ -35,9 +38,12 @@ class ClauseG2P:
 
     def convert(self, sentences: Sequence[MappedText], observe: ObserveText | None = None) -> list[Symbols]:
         """Symbols of each sentence; see :class:`text_backend.g2p.base.G2P`. One round trip for all."""
-        parts = [self._parts(sentence.text) for sentence in sentences]
+        parts = [self._parts(letters_apart(sentence)) for sentence in sentences]
         asked = [pieces(part) if isinstance(part, str) else [] for sentence in parts for part in sentence]
         answers = self._phonemizer.phonemize([piece for part in asked for piece in part])
+        if sentences:
+            text_chars = max(sentences[-1].span(0, len(sentences[-1]))[1], 1)
+            workload.check_phoneme_ids(text_chars, sum(len(clause.phonemes) for of in answers for clause in of))
         self._hearing.learn(sentences)
         found: list[Symbols] = []
         follows = False
@@ -65,6 +71,8 @@ class ClauseG2P:
         Raises:
             ValueError: there is none.
         """
+        if "#" in written:
+            raise ValueError("'#' is no sound; a comment has a line of its own that starts with '# '")
         symbols = [symbol for symbol in unicodedata.normalize("NFD", written) if not symbol.isspace()]
         if not symbols:
             raise ValueError("the pronunciation is empty")
@@ -80,7 +88,10 @@ class ClauseG2P:
                 if entry is not None:
                     if text[start:at].strip():
                         parts.append(text[start:at].strip())
-                    mark, start = _mark_after(text, at + 1)
+                    start = at + 1
+                    if self._lexicon.english:
+                        entry, start = with_ending(entry, text, start)
+                    mark, start = _mark_after(text, start)
                     cuts = [Cut.NEVER] * (len(entry) - 1) + ([Cut.NEVER, Cut.CLAUSE] if mark else [Cut.WORD])
                     parts.append(Symbols([*entry, *mark], cuts))
         rest = text[start:].strip()

@@ -17,6 +17,17 @@ _NOT_R_COLOURED_AFTER = "子童女歌科媳孙郎戏茶"
 _LONGEST_WORD = 8
 
 
+# Traditional characters that stand for two simplified ones, and that the tables of single characters leave as they are.
+_DRY = re.compile("乾(?![坤隆元卦县縣陵宁寧嘉符])")
+_SIGN = re.compile("(?<![宫宮商角])徵(?!羽)")
+_NAMED_ZHU = "名巨专專原论論编編译譯遗遺土昭卓拙所显顯较較"
+_ZHU_FOLLOWS = "名作者称稱述录錄《"
+_PARTICLE = re.compile(
+    f"(?<![{_NAMED_ZHU}])著(?![{_ZHU_FOLLOWS}]|书立|書立|有[《一二两三四五六七八九十多]|\\Z)"
+    "|(?<=[看笑接随隨跟沿带帶走坐站想听聽等跑说說哭躺睡抱望盯朝向对對顺順活忙穿藏拿开開挂掛放写寫有住凭憑])著\\Z"
+)
+
+
 class Reading(NamedTuple):
     """One character.
 
@@ -40,6 +51,8 @@ def read_han(characters: str, before: str = "", after: str = "") -> list[Reading
         before: what stands in front of it in the sentence, for rules that look there.
         after: what follows.
     """
+    traditional = characters
+    characters = _with_particles(characters)
     pinyins: list[str] = []
     numbers: list[int] = []
     fixed: list[bool] = []
@@ -59,10 +72,12 @@ def read_han(characters: str, before: str = "", after: str = "") -> list[Reading
         fixed += [bool(own)] * len(word)
     if "一" in characters or "不" in characters:
         pinyins = [_YI_BU.get(character, p) for character, p in zip(characters, pinyins, strict=True)]
+    for match in _DRY.finditer(traditional):
+        pinyins[match.start()], fixed[match.start()] = "gan1", True
     _apply_rules(characters, before, after, pinyins, fixed)
     if "儿" in characters or "兒" in characters:
         _colour(characters, pinyins)
-    return list(map(Reading, characters, pinyins, numbers))
+    return list(map(Reading, traditional, pinyins, numbers))
 
 
 @lru_cache(maxsize=1)
@@ -177,6 +192,18 @@ def _is_one_and_two(word: str) -> bool:
     from pypinyin.constants import PHRASES_DICT
 
     return word[1:] in PHRASES_DICT and word[:2] not in PHRASES_DICT
+
+
+def _with_particles(characters: str) -> str:
+    """The traditional 著, 徵 and 乾 as 着, 征 and 干 where they mean those.
+
+    Which they do in 看著, 特徵 and 乾淨, but not in 著名, 宫商角徵羽 and 乾坤.
+    """
+    if "著" in characters:
+        characters = _PARTICLE.sub("着", characters)
+    if "徵" in characters:
+        characters = _SIGN.sub("征", characters)
+    return _DRY.sub("干", characters) if "乾" in characters else characters
 
 
 def _simplified(characters: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from text_backend import dropping
@@ -11,6 +12,7 @@ from text_backend.normalisation.scripts import script_name
 
 _READ_SYMBOLS = "%&@"
 _PRIVATE_USE = "Co"
+_MARKS_AND_NUMERALS = frozenset({"Mn", "Mc", "Me", "Nl", "No"})
 
 
 @dataclass(frozen=True)
@@ -22,11 +24,13 @@ class Language:
         code: ISO 639 code: of the rules of normalisation and of sentence ends.
         scripts: scripts whose letters have a reading, as the first word of a letter's Unicode name (``LATIN``);
             empty if not known, then every letter goes to the grapheme-to-phoneme step.
+        has_name: whether a letter or numeral outside Latin can be said by its name; those that cannot have no reading.
     """
 
     name: str
     code: str
     scripts: frozenset[str] = frozenset()
+    has_name: Callable[[str], bool] | None = None
 
     def is_speakable(self, spoken: str) -> bool:
         """Whether a normalised sentence has anything to say: a letter, a digit, a sign or word of the lexicon."""
@@ -41,10 +45,14 @@ class Language:
         """Letters of ``spoken`` in scripts that have no reading in this language, each once, in order."""
         if not self.scripts or spoken.isascii():
             return []
-        letters = dict.fromkeys(c for c in spoken if c.isalpha() or unicodedata.category(c)[0] == "M")
+        letters = dict.fromkeys(c for c in spoken if c.isalpha() or unicodedata.category(c) in _MARKS_AND_NUMERALS)
         return [letter for letter in letters if not self._is_read(letter)]
 
     def _is_read(self, letter: str) -> bool:
+        if not letter.isascii() and self.has_name is not None and not self.has_name(letter):
+            return False
+        if unicodedata.category(letter)[0] == "N":
+            return True
         if script_name(letter) not in self.scripts:
             return False
         # points and accents of other scripts have no sound of their own; signs for vowels do

@@ -23,17 +23,21 @@ from text_backend.normalisation.rules import (
     chemistry,
     dates_times,
     designations,
+    emoticons,
     flights_plates,
     formulas,
     markdown,
+    masked,
     money,
     phones_ids,
     quantities_zh,
     ranges,
+    rates,
     roman,
     scores,
     signs,
     slashes,
+    spans,
     units,
     urls_emails,
     versions,
@@ -48,13 +52,26 @@ Observe = Callable[[str, MappedText], None]
 _DIGIT = re.compile(r"\d")
 _ADDRESS = re.compile(r"[@/]|\w\.[A-Za-z]")
 
+_BEFORE_LAYOUT: tuple[Rule, ...] = masked.RULES
 _ADDRESSES: tuple[Rule, ...] = urls_emails.RULES
-_ALWAYS: tuple[Rule, ...] = versions.SUFFIXES + abbreviations.WORDS + roman.RULES
+_ALWAYS: tuple[Rule, ...] = (
+    *ranges.ZEROS,
+    *ranges.ARROWS,
+    *spans.WORDS,
+    *formulas.CHARGES,
+    *versions.SUFFIXES,
+    *abbreviations.WORDS,
+    *roman.RULES,
+)
 _WITH_DIGITS: tuple[Rule, ...] = (
+    *formulas.HYPHENATED,
     *designations.WORDS,
     *scores.SCORES,
+    *spans.RULES,
     *quantities_zh.RULES,
     *years_en.RULES,
+    *phones_ids.CODES,
+    *versions.NUMBERED,
     *dates_times.RULES,
     *versions.RULES,
     *phones_ids.RULES,
@@ -63,10 +80,13 @@ _WITH_DIGITS: tuple[Rule, ...] = (
     *phones_ids.HYPHENATED,
     *designations.SERIES,
     *money.RULES,
+    *rates.RULES,
     *units.RULES,
     *scores.RATIOS,
     *formulas.RULES,
     *ranges.RULES,
+    *spans.TILDES,
+    *versions.HYPHENS,
     *versions.MODELS,
     *phones_ids.LONG,
     *formulas.SIGNS,
@@ -93,6 +113,9 @@ def normalise_text(text: MappedText, language: str, observe: Observe | None = No
         language: code of the voice's language; without rules for it (neither ``en`` nor ``zh``) only layout goes.
         observe: told of each step.
     """
+    if language in ("en", "zh"):
+        text = _apply(_BEFORE_LAYOUT, text, language, observe)
+        text = _observed("emoticons", text, emoticons.strip_emoticons(text), observe)
     text = _observed("layout", text, markdown.strip_markup(text, language), observe)
     if language not in ("en", "zh"):
         return text
@@ -102,7 +125,7 @@ def normalise_text(text: MappedText, language: str, observe: Observe | None = No
     if _DIGIT.search(text.text):
         text = _apply(_WITH_DIGITS, text, language, observe)
     if "/" in text.text:
-        text = _apply(units.BARE + slashes.RULES, text, language, observe)
+        text = _apply(rates.BARE + units.BARE + slashes.RULES, text, language, observe)
     if language == "zh":
         text = _observed("numbers", text, wetext_step.read_beyond_allowance(text), observe)
     return text

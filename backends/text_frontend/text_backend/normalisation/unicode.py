@@ -70,6 +70,10 @@ def clean(text: MappedText, emoji: EmojiPolicy = "skip", language: str = "en", *
             following = text.text[at + 1 : at + 2]
             if spoken[-1:].isdigit() and "0" <= following <= "9" and _is_parted(following, character):
                 spoken += " "
+            is_index = unicodedata.decomposition(character).startswith("<sub>") and spoken.isdigit()
+            goes_on = not following.isascii() and unicodedata.decomposition(following).startswith("<su")
+            if is_index and following.isdigit() and not goes_on:
+                spoken += " "  # log₂8 is log 2 of 8
             edits.append(Edit(at, at + 1, spoken, reason))
     return text.edit(edits)
 

@@ -59,6 +59,8 @@ _WHERE_ONE_LIVES = _words(
 _OWNERS = _words(
     "my your our their his her many several nine two three four five these those all human save saved other"
 )
+_EXCUSED = _words("me us him her them you myself yourself the my your his our their this that these")
+_BEFORE_A_NOUN = _words("a an the no any my your his her its our their this that another good poor lame")
 _OBJECTS = _words("the your my his her its our their this that these those it them all")
 
 
@@ -78,6 +80,8 @@ def choose(word: str, variants: Sequence[Sequence[str]], before: str, after: str
         return ["L", "AY1", "V"]
     if word == "live" and after in _PERFORMED:
         return ["L", "AY1", "V"]
+    if word == "excuse" and before not in _BEFORE_A_NOUN and after in _EXCUSED:
+        return ["IH0", "K", "S", "K", "Y", "UW1", "Z"]
     if word == "bass":
         is_fish = before in _FISH or after == "fishing"
         return ["B", "AE1", "S"] if is_fish else ["B", "EY1", "S"]

@@ -78,7 +78,12 @@ SIGNS: dict[str, str] = {
     "¾": "three quarters",
     "²": "squared",
     "³": "cubed",
+    "\u3007": "zero",
 }
+
+NAME_WORDS_MAX = 4
+"""Words that one character may say; what is called by more ("Arabic ligature sallallahou alayhe wasallam") is not read.
+A text of such characters would say a hundred times what it writes."""
 
 _SILENT = frozenset("\"'`¡¿•·⁃‖・")
 _QUOTES_AND_BRACKETS = frozenset({"Ps", "Pe", "Pi", "Pf"})
@@ -98,16 +103,27 @@ def is_latin(letter: str) -> bool:
     return letter.isascii() or unicodedata.name(letter, "").startswith("LATIN") or bool(unicodedata.combining(letter))
 
 
-@lru_cache(maxsize=4096)
 def sign_words(sign: str) -> list[str]:
     """Words for a sign or a letter of another script: its name, in the end its name in Unicode.
 
-    Marks that belong to the character before have none, unless they are vowels.
+    Marks that belong to the character before have none, unless they are vowels; accents are not told ("alpha with
+    tonos"). Of a letter's name at most :data:`NAME_WORDS_MAX` words are said, of a sign that has more none.
     """
+    words = _name_words(sign)
+    return words if len(words) <= NAME_WORDS_MAX else words[:NAME_WORDS_MAX] if sign.isalnum() else []
+
+
+def has_short_name(letter: str) -> bool:
+    """Whether ``letter`` has a name of at most :data:`NAME_WORDS_MAX` words."""
+    return 0 < len(_name_words(letter)) <= NAME_WORDS_MAX
+
+
+@lru_cache(maxsize=4096)
+def _name_words(sign: str) -> list[str]:
     known = SIGNS.get(sign)
     if known is not None:
         return known.split()
-    name = unicodedata.name(sign, "symbol")
+    name = unicodedata.name(sign, "symbol").partition(" WITH ")[0]
     if unicodedata.category(sign).startswith("M") and "VOWEL SIGN" not in name:
         return []
     for case in _CASES:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from text_backend.g2p.english.acronyms import ALWAYS, looks_spelled
 from text_backend.g2p.english.arpabet import to_ipa
 from text_backend.g2p.english.dictionary import Dictionary
 from text_backend.g2p.english.homographs import choose
@@ -145,11 +146,15 @@ class Pronouncer:
         return _Reading(spelling, variants, self._ipa(spelling, variants[0]) if len(variants) == 1 else "")
 
     def _is_spelled(self, written: str, spelling: str) -> bool:
+        if written in ALWAYS:
+            return True
         if len(spelling) == 1:
             return spelling not in ("a", "i") or written == "A"
         variants = self._listed(spelling)
         if variants:
             return spelling not in PREFERRED and _bare(variants[0]) == _bare(_names(spelling))
+        if looks_spelled(written):
+            return True
         has_vowel = any(letter in _VOWEL_LETTERS for letter in spelling)
         return len(spelling) <= _SPELLED_MAX_LETTERS and (not has_vowel or (written.isupper() and len(spelling) <= 3))
 

@@ -6,13 +6,15 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from text_backend.abbreviations import expand
+from text_backend.g2p.english.acronyms import ALWAYS, UNLESS_SHOUTED
+from text_backend.g2p.english.letter_a import is_letter
 from text_backend.g2p.english.names import is_latin, is_silent, sign_words
 from text_backend.g2p.english.numbers import NUMBER, read_number
 
 _DOTTED = {"e.g.": "for example", "i.e.": "that is", "a.k.a.": "also known as"}
-_READ_AS_LETTERS = frozenset({"US", "IT", "AI", "PM", "TV", "ID", "OS", "IP", "UN", "EU", "UK", "AM", "PC", "IO", "OR"})
 
 _TOKEN = re.compile(
     r"""
@@ -84,7 +86,7 @@ class _Reader:
         self._is_listed = is_listed
         self._clause = TokenClause()
         self._glue = False
-        self._all_capitals = text.isupper()
+        self._shouted = text.isupper() and len(text.split(None, 2)) > 1
         self._has_ampersand = "&" in text
         self._unit_after_number = ""
 
@@ -192,14 +194,24 @@ class _Reader:
         before, after = self._text[max(0, start - 2) : start], self._text[end : end + 2]
         return (before[1:] == "&" and before[0].isupper()) or (after[:1] == "&" and after[1:].isupper())
 
+    def _is_letters(self, plain: str, at: int) -> bool:
+        if plain in ALWAYS or (plain in UNLESS_SHOUTED and not self._shouted):
+            return True
+        if plain == "a":
+            return self._is_hyphened(at)
+        if plain != "A":
+            return False
+        words = self._clause.words
+        return is_letter(self._text, at, words[-1].text if words else "", shouted=self._shouted)
+
     def _word_text(self, written: str, at: int) -> None:
         plain = written.replace("’", "'") if "’" in written else written
         if not plain.isascii() and not all(is_latin(letter) for letter in plain):
-            for letter in plain:
-                for word in [letter] if is_latin(letter) else sign_words(letter):
+            for latin, letters in groupby(plain, is_latin):
+                for word in ["".join(letters)] if latin else [w for letter in letters for w in sign_words(letter)]:
                     self._say(word)
             return
-        if (plain in _READ_AS_LETTERS and not self._all_capitals) or (plain in ("a", "A") and self._is_hyphened(at)):
+        if self._is_letters(plain, at):
             self._say(plain, glued=self._glue, spelled=True)
             return
         if self._has_ampersand and len(plain) < 4 and plain.isupper() and self._is_initials(at, at + len(written)):

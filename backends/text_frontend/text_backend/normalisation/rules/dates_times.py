@@ -46,8 +46,8 @@ _DAY_MONTH = pattern(
     rf"(?:,?[ ]({_YEAR}))?(?![\w/]|[.,]\d)"
 )
 _MONTH_YEAR = pattern(rf"\b({_MONTH})\.?,?[ ]({_YEAR})(?![\w/]|[.,]\d)")
-_CLOCK = r"([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?"
-_TIME = pattern(rf"(?<![\w.:,/])(?<!\d-){_CLOCK}(?![\d:])(?:[ ]?([AaPp])\.?[Mm]\b\.?)?")
+_CLOCK = r"([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d(?:\.\d{1,20})?))?"
+_TIME = pattern(rf"(?<![\w.:,/])(?<!\d-){_CLOCK}(?![\d:])(?:[ ]?([AaPp])\.?[Mm]\b\.?|分(?!之))?")
 _TIME_RANGE = pattern(rf"(?<![\w.:,/-]){_CLOCK}({amounts.RANGE_SIGN}){_CLOCK}(?![\d:])")
 _HOUR = pattern(r"(?<![\w.:,/-])(1[0-2]|0?[1-9])[ ]?([AaPp])\.?([Mm])\b")
 _HOURS = pattern(
@@ -64,6 +64,7 @@ _YEAR_CONTEXT = pattern(
 )
 _BEFORE_COUNTS_TOO = frozenset({"from", "by", "of", "to", "and", "through", "around", "during", "before", "after"})
 _O_CLOCK = " o'clock"
+_PART_OF_DAY = re.compile("(?:上午|下午|早上|早晨|清晨|凌晨|中午|傍晚|晚上|夜里|深夜|今晚|明早)[ ]?\\Z")
 
 
 def _day_zh(day: str) -> str:
@@ -148,15 +149,15 @@ def _clock(hour: str, minute: str, second: str | None, language: str) -> str:
         spoken = numbers_zh.counted(str(int(hour))) + "点"
         if int(minute) or second:
             spoken += _two_zh(minute) + "分"
-        return spoken + (_two_zh(second) + "秒" if second else "")
+        return spoken + (_seconds_zh(second) + "秒" if second else "")
     spoken = numbers_en.cardinal(hour)
     if int(minute):
         spoken += " " + numbers_en.pair(minute)
     elif not second:
         spoken += _O_CLOCK if 0 < int(hour) < 13 else " hundred"
     if second:
-        seconds = numbers_en.cardinal(second)
-        spoken += f"{'' if int(minute) else ' hundred'} and {seconds} second{'' if int(second) == 1 else 's'}"
+        seconds = numbers_en.decimal(str(int(second[:2])) + second[2:])
+        spoken += f"{'' if int(minute) else ' hundred'} and {seconds} second{'' if second == '01' else 's'}"
     return spoken
 
 
@@ -164,10 +165,29 @@ def _two_zh(number: str) -> str:
     return numbers_zh.digits(number) if number[0] == "0" else numbers_zh.cardinal(number)
 
 
+def _seconds_zh(second: str) -> str:
+    whole, point, fraction = second.partition(".")
+    return _two_zh(whole) + (f"点{numbers_zh.digits(fraction)}" if point else "")
+
+
+def _noon(match: re.Match[str], half: str) -> str:
+    """上午 or 下午, unless the time of day is there already: 下午5pm."""
+    if _PART_OF_DAY.search(match.string[max(0, match.start() - 3) : match.start()]):
+        return ""
+    return {"a": "上午", "p": "下午"}[half.lower()]
+
+
+def month_day(month: str, day: str, language: str) -> str:
+    """A day without its year."""
+    if language == "zh":
+        return f"{numbers_zh.cardinal(month)}月{_day_zh(day)}"
+    return f"{_MONTHS[int(month) - 1]} {numbers_en.ordinal(day)}"
+
+
 def _time(match: re.Match[str], language: str) -> str | None:
     hour, minute, second, half = match.groups()
     if language == "zh":
-        noon = {"a": "上午", "p": "下午"}[half.lower()] if half else ""
+        noon = _noon(match, half) if half else ""
         return noon + _clock(hour, minute, second, language)
     spoken = _clock(hour, minute, second, language)
     if not half:
@@ -187,7 +207,7 @@ def _time_range(match: re.Match[str], language: str) -> str:
 def _hour(match: re.Match[str], language: str) -> str:
     hour, half, _m = match.groups()
     if language == "zh":
-        return {"a": "上午", "p": "下午"}[half.lower()] + numbers_zh.counted(str(int(hour))) + "点"
+        return _noon(match, half) + numbers_zh.counted(str(int(hour))) + "点"
     suffix = match.group()[len(hour) :].strip()
     return f"{numbers_en.cardinal(hour)} {suffix if '.' in suffix else suffix.upper()}"
 
@@ -196,7 +216,7 @@ def _hours(match: re.Match[str], language: str) -> str:
     first, half, last, half2 = match.groups()
     if language == "zh":
         noon = {"a": "上午", "p": "下午"}
-        start = f"{noon[(half or half2).lower()]}{numbers_zh.counted(str(int(first)))}点"
+        start = f"{_noon(match, half or half2)}{numbers_zh.counted(str(int(first)))}点"
         end = noon[half2.lower()] if half and half.lower() != half2.lower() else ""
         return f"{start}到{end}{numbers_zh.counted(str(int(last)))}点"
     start = numbers_en.cardinal(first) + (f" {half.upper()}M" if half else "")
@@ -231,7 +251,7 @@ def _year_context(match: re.Match[str], language: str) -> str | None:
 _ZH_DAYS = pattern("(\\d{1,2})月(\\d{1,2})([日号]?)([-~\\u2013\\u2014至到])(\\d{1,2})([日号])")
 _TWO_OCLOCK = pattern("(?<![\\d.点])2(?=点(?!\\d))")
 _COPYRIGHT = pattern("(?<=\u00a9)[ ]?((?:19|20)\\d\\d)(?!\\d)")
-_ZH_YEAR = pattern("(?<![A-Za-z0-9.,:/-])((?:1[6-9]|20)\\d\\d)(?=Q[1-4]|级|届|款|财年|赛季|版)")
+_ZH_YEAR = pattern("(?<![A-Za-z0-9.,:/-])((?:1[6-9]|20)\\d\\d)(?=[QH][1-4]|级|届|款|财年|赛季|版)")
 _FEAST = pattern(
     "(?<![\\d.])([1-9]|10)\\.([1-9]|1\\d|2\\d|3[01])"
     "(?=(?:国际)?劳动节|国际妇女节|妇女节|青年节|儿童节|建党节|建军节|国庆|黄金周|小长假|假期|放假|出游|晚会|事变)"

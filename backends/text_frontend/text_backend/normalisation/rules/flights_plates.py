@@ -33,7 +33,8 @@ def _flight(match: re.Match[str], language: str) -> str | None:
 
 
 def _train(match: re.Match[str], language: str) -> str | None:
-    del language
+    if language != "zh":
+        return None  # G7/G20 are no trains
     letter, number = (match.group(1), match.group(2)) if match.group(1) else (match.group(3), match.group(4))
     return letter + numbers_zh.digits(number, yao=True)
 
@@ -45,8 +46,9 @@ def _craft(match: re.Match[str], language: str) -> str | None:
     return match.group(1) + numbers_zh.cardinal(match.group(2)).replace("两", "二")
 
 
-def _plate(match: re.Match[str], language: str) -> str:
-    del language
+def _plate(match: re.Match[str], language: str) -> str | None:
+    if language != "zh":
+        return None
     return match.group(1) + _digits(match.group(2))
 
 

@@ -9,6 +9,8 @@ from text_backend.normalisation import numbers_en, numbers_zh
 from text_backend.normalisation.rules.base import Rule, pattern
 
 _MIXED = pattern(r"(?<![\w.,/:-])(\d{1,4})[ ](\d{1,2})/(\d{1,3})(?![\w/]|[.,]\d)")
+_MIXED_HYPHEN = pattern(r"(?<![\w.,/:-])(\d{1,3})-(\d{1,2})/(2|3|4|8|16|32)(?![\w/]|[.,]\d)[ ]?([\"\u2033\u201d])?")
+_HAN_FRACTION = pattern(r"(?<![\d.])(\d{1,6})分之(\d{1,6}(?:\.\d{1,4})?)")
 _FRACTION = pattern(
     r"(?<![\w.,/:])(?<!\d-)(-?)(\d{1,5})/(\d{1,5})(?:(?<=[^1]3)rd|(?<=[^1]2)nd|(?<=\d)ths?)?(?![\w/]|[.,]\d)"
 )
@@ -17,6 +19,9 @@ _POWER = pattern(r"(?<=[\w)])\^(-?)(\d{1,3})(?![\w.])")
 _SUPERSCRIPT = pattern(
     "(?<=[\\w)])(?:(\u207b)([\u2070\u00b9\u00b2\u00b3\u2074-\u2079]{1,3})"
     "|([\u2070\u00b9\u00b2\u00b3\u2074-\u2079]{2,3}))"
+)
+_CHARGE = pattern(
+    "(?<=[A-Za-z0-9)\\]])([\u00b9\u00b2\u00b3\u2074-\u2079]?)([\u207a\u207b])(?![\u2070\u00b9\u00b2\u00b3\u2074-\u2079])"
 )
 _BETWEEN = pattern(r"(?<=[\d)%\u00b2\u00b3])[ \t]{0,2}([-+*/=<>\u00d7\u00f7xX\u2212]|==)[ \t]{0,2}(?=[\d(.]|-\d)")
 _NEGATIVE = pattern(r"(?<![\w.,%)\]\u00b2\u00b3-])[-\u2212](?=\d|\.\d)")
@@ -61,6 +66,21 @@ def _mixed(match: re.Match[str], language: str) -> str:
     return f"{numbers_en.cardinal(whole)} and {fraction.replace('one ', 'a ', 1) if top == '1' else fraction}"
 
 
+def _mixed_hyphen(match: re.Match[str], language: str) -> str | None:
+    """1-1/2" is one and a half inches."""
+    whole, top, bottom, inches = match.groups()
+    if language != "en" or int(top) >= int(bottom):
+        return None
+    fraction = _en_fraction(top, bottom)
+    fraction = fraction.replace("one ", "a ", 1) if top == "1" else fraction
+    return f"{numbers_en.cardinal(whole)} and {fraction}{' inches' if inches else ' '}"
+
+
+def _han_fraction(match: re.Match[str], language: str) -> str:
+    del language
+    return f"{numbers_zh.cardinal(match.group(1))}分之{numbers_zh.decimal(match.group(2))}"
+
+
 def _fraction(match: re.Match[str], language: str) -> str:
     minus, top, bottom = match.groups()
     if language == "en" and ((top, bottom) in _SAID_PLAIN or (top == bottom and len(top) == 2)):
@@ -98,6 +118,16 @@ def _superscript(match: re.Match[str], language: str) -> str:
     return f" to the {'minus ' if minus else ''}{numbers_en.cardinal(power)}"
 
 
+def _charge(match: re.Match[str], language: str) -> str:
+    """Ca²⁺ has a charge, no power."""
+    number, sign = match.groups()
+    zh, en = ("正", "plus") if sign == "\u207a" else ("负", "minus")
+    digit = str(unicodedata.digit(number)) if number else ""
+    if language == "zh":
+        return (numbers_zh.cardinal(digit) if digit else "") + zh
+    return f" {numbers_en.cardinal(digit) + ' ' if digit else ''}{en}"
+
+
 def _product(match: re.Match[str], language: str) -> str:
     factors = [factor for factor in match.groups() if factor]
     if language == "zh":
@@ -111,6 +141,9 @@ def _between(match: re.Match[str], language: str) -> str:
     return zh if language == "zh" else f" {en} "
 
 
+HYPHENATED = (Rule("fraction", _MIXED_HYPHEN, _mixed_hyphen), Rule("fraction", _HAN_FRACTION, _han_fraction))
+"""Before what reads dates and ranges."""
+CHARGES = (Rule("charge", _CHARGE, _charge),)
 RULES = (
     Rule("fraction", _MIXED, _mixed),
     Rule("fraction", _FRACTION, _fraction),

@@ -27,6 +27,7 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"<!--[^<>]{0,500}-->")
+_AUTOLINK = re.compile(r"<((?:https?://|mailto:|www\.)[^<>\s]{1,400}|[\w.+-]{1,64}@[\w.-]{1,200})>", re.ASCII)
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _ESCAPED_BREAK = re.compile(r"\\r\\n|\\[nrt](?![a-z]{0,20}[\\/.])")
 _PATH_BEFORE = re.compile(r"[A-Za-z]:\\\S{0,60}\Z|\\\\\S{0,60}\Z")
@@ -39,6 +40,10 @@ _HAN_EMPHASIS = re.compile("([*`]{1,3})(?=[^*`\\s])([^*`\\n]{1,200}[^*`\\s]|[^*`
 _STRUCK = re.compile(r"~~(?=[^~\s])([^~\n]{1,200})~~")
 _UNDERLINED = re.compile(r"(?<![A-Za-z0-9_])(_{1,2})(?=[^\s_])([^_\n]{1,200})(_{1,2})(?![A-Za-z0-9_])")
 _TOPIC = re.compile(f"(?<![\\w#&])#(?=[^#\\s]{{0,60}}[{HAN}])([^#\\s][^#\\n]{{0,60}})#(?![\\d#])", re.ASCII)
+_MATH = re.compile(
+    r"(?<![\\$\w])(\${1,2})(?=[^\s$])(?=[^$\n]{0,200}[\\^_={}]|[A-Za-z]\$)([^$\n]{0,199}[^\s$=])\1(?![\d$])", re.ASCII
+)
+_MATH_MARK = re.compile(r"\\(?=[A-Za-z])|(?<=[A-Za-z0-9}])_(?=[A-Za-z0-9{])|[{}]")
 _NUMBERED = re.compile("^([ \\t]*\\d{1,3})([.)\uff0e][ \\t]*)(?=[^\\d\\s])", re.MULTILINE)
 
 
@@ -56,13 +61,15 @@ def strip_markup(text: MappedText, language: str) -> MappedText:
         text = text.sub(_ENTITY, _entity)
     if "<" in characters:
         text = text.delete(_COMMENT, dropping.MARKUP).delete(_TAG, dropping.MARKUP)
+        text = _marks(text, _AUTOLINK, 1)
     if "[" in characters:
-        text = text.edit([Edit(*m.span(), m.group(1) and f" {m.group(1)} ", dropping.MARKUP)
-                          for m in _IMAGE.finditer(text.text)])  # fmt: skip
+        text = _images(text)
         text = _links(text)
         text = text.delete(_FOOTNOTE, dropping.MARKUP)
     if "`" in characters or "~~~" in characters:
         text = text.delete(_FENCE, dropping.MARKUP)
+    if "$" in characters:
+        text = _math(text)
     if "|" in characters:
         text = text.delete(_TABLE_RULE, dropping.MARKUP)
         text = _cells(text)
@@ -73,14 +80,30 @@ def strip_markup(text: MappedText, language: str) -> MappedText:
     if "_" in characters:
         text = _underlined(text)
     if "*" in characters or "`" in characters:
-        if language == "zh":
-            text = _han_emphasis(text)
-        text = text.delete(_EMPHASIS_OPENS, dropping.MARKUP).delete(_EMPHASIS_CLOSES, dropping.MARKUP)
+        text = _emphasis(text, language)
     if language == "zh" and "#" in characters:
         text = _topics(text)
     if language == "zh":
         text = text.edit([Edit(*m.span(2), "\u3001") for m in _NUMBERED.finditer(text.text)])
     return text
+
+
+def _emphasis(text: MappedText, language: str) -> MappedText:
+    text = _han_emphasis(text) if language == "zh" else text
+    return text.delete(_EMPHASIS_OPENS, dropping.MARKUP).delete(_EMPHASIS_CLOSES, dropping.MARKUP)
+
+
+def _math(text: MappedText) -> MappedText:
+    """The signs around a formula ($x^2$) and, within it, what only places its parts."""
+    edits: list[Edit] = []
+    for match in _MATH.finditer(text.text):
+        size = len(match.group(1))
+        start, end = match.span(2)
+        edits.append(Edit(match.start(), start, "", dropping.MARKUP))
+        marks = _MATH_MARK.finditer(text.text, start, end)
+        edits += [Edit(*m.span(), "", dropping.MARKUP) if m.group() == "\\" else Edit(*m.span(), " ") for m in marks]
+        edits.append(Edit(end, end + size, "", dropping.MARKUP))
+    return text.edit(edits)
 
 
 def _topics(text: MappedText) -> MappedText:
@@ -116,6 +139,15 @@ def _unescape(text: MappedText) -> MappedText:
 def _entity(match: re.Match[str]) -> str | None:
     plain = html.unescape(match.group())
     return None if plain == match.group() or "\0" in plain else plain
+
+
+def _images(text: MappedText) -> MappedText:
+    """Of a picture its description is said; the signs and the address are counted."""
+    edits: list[Edit] = []
+    for match in _IMAGE.finditer(text.text):
+        start, end = match.span(1)
+        edits += [Edit(match.start(), start, "", dropping.MARKUP), Edit(end, match.end(), "", dropping.MARKUP)]
+    return text.edit(edits)
 
 
 def _links(text: MappedText) -> MappedText:

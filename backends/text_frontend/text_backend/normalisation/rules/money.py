@@ -13,7 +13,7 @@ _CURRENCIES = {row[0]: row[1:] for row in table("currencies")}
 _SIGNS = "|".join(re.escape(sign) for sign in sorted(_CURRENCIES, key=len, reverse=True))
 _CODES = "|".join(code for code in _CURRENCIES if code.isalpha())
 _SCALE = (
-    r"(?:[ ]?(千万|百万|十万|千亿|百亿|十亿|万亿|万|亿|trillion|billion|million|thousand|hundred|bn|mn|[kKmMbB])"
+    r"(?:[ ]?(千万|百万|十万|千亿|百亿|十亿|万亿|万|亿|千|trillion|billion|million|thousand|hundred|bn|mn|[kKmMbB])"
     r"(?![A-Za-z]))?"
 )
 _BEFORE = pattern(
@@ -41,7 +41,9 @@ _SCALES = {
     "billion": ("十亿", "billion"),
     "trillion": ("万亿", "trillion"),
 }
-_HAN_SCALES = {"千": "thousand", "百万": "million", "十亿": "billion", "万亿": "trillion"}
+_HAN_POWERS = {
+    "千": 3, "万": 4, "十万": 5, "百万": 6, "千万": 7, "亿": 8, "十亿": 9, "百亿": 10, "千亿": 11, "万亿": 12,
+}  # fmt: skip
 
 
 def _before(match: re.Match[str], language: str) -> str:
@@ -54,7 +56,7 @@ def _before(match: re.Match[str], language: str) -> str:
         if language == "zh":
             low_spoken = numbers_zh.decimal(amounts.trimmed(low))
         else:
-            low_spoken = numbers_en.decimal(amounts.plain(low))
+            low_spoken = numbers_en.decimal(_scaled(low, scale)[0])
         spoken = low_spoken + to + spoken
     return minus + spoken
 
@@ -68,10 +70,12 @@ def _sum(sign: str, amount: str, scale: str | None, language: str, *, attribute:
     name, one, many, cent, cents = _CURRENCIES[sign]
     many = one if attribute else many
     if language == "zh":
+        if scale in ("k", "K", "thousand"):
+            return numbers_zh.decimal(_scaled(amount, "千")[0]) + name  # $100k is 十万美元
         return numbers_zh.decimal(amounts.trimmed(amount)) + _zh_scale(scale) + name
-    number = amounts.plain(amount)
+    number, scale = _scaled(amount, scale)
     if scale:
-        return f"{numbers_en.decimal(number)} {_en_scale(scale)} {many}"
+        return f"{numbers_en.decimal(number)} {_SCALES[scale][1]} {many}"
     whole, _, fraction = number.partition(".")
     if len(fraction) != 2 or int(fraction) == 0:
         number = whole if fraction and not int(fraction) else number
@@ -88,10 +92,16 @@ def _zh_scale(scale: str | None) -> str:
     return _SCALES[scale][0] if scale in _SCALES else scale
 
 
-def _en_scale(scale: str) -> str:
-    if scale in _SCALES:
-        return _SCALES[scale][1]
-    return _HAN_SCALES.get(scale, scale)
+def _scaled(amount: str, scale: str | None) -> tuple[str, str | None]:
+    """For English: the amount without a Chinese scale (5亿 is 500,000,000), and the scale that is left."""
+    number = amounts.plain(amount)
+    if scale not in _HAN_POWERS:
+        return number, scale
+    whole, _, fraction = number.partition(".")
+    power = _HAN_POWERS[scale]
+    number = whole + fraction[:power].ljust(power, "0")
+    rest = fraction[power:].rstrip("0")
+    return (number.lstrip("0") or "0") + (f".{rest}" if rest else ""), None
 
 
 RULES = (Rule("money", _BEFORE, _before), Rule("money", _AFTER, _after))

@@ -61,6 +61,27 @@ _EN_ROOM = pattern(r"\b((?:room|suite|flight|apartment|apt\.?|route|highway|bus|
                       re.IGNORECASE)  # fmt: skip
 _ZEROS_FIRST = pattern(r"(?<![\w.,:/])0\d{1,23}(?![\d.,:/]*\d)(?![年月日时点分])")
 _LONG = pattern(rf"(?<![\w.,:/])\d{{12,64}}(?![\d.,:/]*\d|[{HAN}])|(?<![\w.,:/])\d{{17,64}}(?![.,:/]\d)")
+_CODE = pattern(
+    r"((?:取件码|提货码|取货码|提取码|编号|单号|房号|门牌号?|货架号?|柜号|序列号|批号|证号|车位号?|座位号?|口令|密码)"
+    r"(?:[号是为]|[:：][ ]?|[ ]){0,2})(\d{1,4}(?:-\d{1,4}){2,3})(?![\w-]|[.,:]\d)"
+)
+_DOTTED_PHONE = pattern(r"(?<![\w.+-])(?:\+?1\.)?[2-9]\d\d\.[2-9]\d\d\.\d{4}(?!\w|\.\d)")
+_CARD = pattern(
+    r"(?<![\w.,:/-])\d{4}([ -])(?:\d{4}\1){2,4}\d{1,4}(?![\w-]|[.,:/]\d|[ ]\d)"
+    r"|(?<![\w.,:/-])\d{4} \d{6} \d{5}(?![\w-]|[.,]\d)"
+)
+_YEARS_IN_A_ROW = pattern(r"(?:(?:19|20)\d\d[ -]?)+\Z")
+_IBAN = pattern(r"(?<![A-Za-z0-9])[A-Z]{2}\d\d(?:[ ][A-Z0-9]{4}){2,7}(?:[ ][A-Z0-9]{1,3})?(?![A-Za-z0-9])")
+_ABROAD = pattern(r"(?<![\w.,+-])(?:00\d{2,3}-\d{7,11}|86-\d{2,3}-\d{7,8}|86-1\d{10})(?![\w-]|[.,]\d)")
+_LAST_PLACES = pattern(
+    r"([后前末尾][二两三四五六八]位(?:数字?|号码)?(?:是|为)?[:：]?[ ]?)(\d{2,8})(?![\d.,]*\d|[年月日元块个人名万亿])"
+)
+_TOWER = pattern(r"(?<=[A-Z]座)[ ]?(\d{3,4})(?![\d.]|[元平米人万名])")
+_TOWER_ROOM = pattern(r"(?<![\w.,:/-])(\d{1,2})-(\d{3,4})(?=室|房(?!间)|号房)")
+_ZIP_PLUS = pattern(r"(?<![\w.,-])(\d{5})-(\d{4})(?![\w-]|[.,]\d|[ ]?=)")
+_CASE_YEAR = pattern(
+    rf"(?<=[〔(\[])((?:19|20)\d\d)(?=[〕)\]][ ]?(?:第?\d{{1,5}}号|[{HAN}]{{1,6}}\d{{1,6}}|[{HAN}]{{1,8}}第\d))"
+)
 _SEPARATORS = pattern(r"[-() .]+")
 _DIGITS = pattern(r"\d+")
 
@@ -141,7 +162,9 @@ def _label(match: re.Match[str], language: str) -> str:
 
 
 def _en_keyword(match: re.Match[str], language: str) -> str | None:
-    return match.group(1) + numbers_en.digits(match.group(2)) if language == "en" else _zh_keyword(match, language)
+    if language != "en":
+        return _zh_keyword(match, language)
+    return match.group(1).replace("#", "number ") + numbers_en.digits(match.group(2))
 
 
 def _en_room(match: re.Match[str], language: str) -> str | None:
@@ -155,6 +178,52 @@ def _one_by_one(match: re.Match[str], language: str) -> str:
     return numbers_en.digits(number)
 
 
+def _code(match: re.Match[str], language: str) -> str:
+    """8-1-2034 after 取件码 names a shelf, no day."""
+    del language
+    parts = match.group(2).split("-")
+    return match.group(1) + "杠".join(numbers_zh.digits(part, yao=len(part) > 2) for part in parts)
+
+
+def _card(match: re.Match[str], language: str) -> str | None:
+    """Of a card, four digits at a time."""
+    if _YEARS_IN_A_ROW.match(match.group()):
+        return None
+    return _groups(match.group(), language)
+
+
+def _iban(match: re.Match[str], language: str) -> str:
+    if language == "zh":
+        return _zh_digits(match.group().replace(" ", ""))
+    groups = match.group().split(" ")
+    return ", ".join(" ".join(numbers_en.digits(c) if c.isdigit() else c for c in group) for group in groups)
+
+
+def _last_places(match: re.Match[str], language: str) -> str:
+    del language
+    return match.group(1) + _zh_digits(match.group(2))
+
+
+def _tower_room(match: re.Match[str], language: str) -> str:
+    """2-301室 is a room of the second house."""
+    del language
+    house, room = match.groups()
+    return f"{numbers_zh.cardinal(house)}杠{numbers_zh.digits(room, yao=True)}"
+
+
+CODES = (
+    Rule("code", _CODE, _code),
+    Rule("case", _CASE_YEAR, lambda match, language: numbers_zh.year(match.group(1)) if language == "zh" else None),
+    Rule("telephone", _ABROAD, lambda match, language: _groups(match.group(), language)),
+    Rule("named number", _LAST_PLACES, _last_places),
+    Rule("room", _TOWER, lambda match, language: numbers_zh.digits(match.group(1), yao=True)),
+    Rule("room", _TOWER_ROOM, _tower_room),
+    Rule("zip code", _ZIP_PLUS, lambda match, language: _groups(match.group(), language) if language == "en" else None),
+    Rule("account", _IBAN, _iban),
+    Rule("card", _CARD, _card),
+    Rule("telephone", _DOTTED_PHONE, lambda match, language: _groups(match.group(), language)),
+)
+"""Before dates and versions, which look the same."""
 _ZH_KEYWORDS = (Rule("called number", _CALLED, _zh_keyword), Rule("named number", _NUMBERED, _zh_keyword))
 RULES = (
     Rule("identity card", _ID_CARD, _id_card),

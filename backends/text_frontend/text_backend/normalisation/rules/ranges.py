@@ -37,4 +37,12 @@ def _han_range(match: re.Match[str], language: str) -> str | None:
     return f"{numbers_zh.decimal(low)}到{numbers_zh.decimal(high)}"
 
 
+_ZERO = pattern(
+    "(?<=[一二三四五六七八九零\u3007\u25cb])\u25cb|\u25cb(?=[一二三四五六七八九零\u3007\u25cb])"
+    "|(?<=[一二三四五六七八九\u3007])[Oo](?=[一二三四五六七八九\u3007])"
+)
+ZEROS = (Rule("zero", _ZERO, lambda match, language: "\u3007"),)
+_ARROW = pattern("-{1,2}>")
+ARROWS = (Rule("arrow", _ARROW, lambda match, language: "\u2192"),)
+"""A circle between numerals is written for 〇: 二○二四年."""
 RULES = (Rule("range", _HAN_RANGE, _han_range), Rule("range", _RANGE, _range))

@@ -20,6 +20,10 @@ _PHRASING = frozenset(
 _SPELLED_OUT_EN = frozenset("%&@#+=$*/\\~<>")
 # signs that every English phonemizer reads by itself
 _HAN_SLASH = re.compile(f"(?<=[{HAN}])[ ]?/[ ]?(?=[{HAN}])")
+_FACTOR_BEFORE = re.compile("[\\w)\\]%\u00b2\u00b3\u2103°]")
+_FACTOR_AFTER = re.compile("[\\w(\\[-]")
+_HAN = re.compile(f"[{HAN}]")
+_DRAWN = frozenset("打画标划选叉错是为用")
 _AND_OR = re.compile("和[ ]?/[ ]?或")
 
 
@@ -45,12 +49,28 @@ def say_signs(text: MappedText, language: str) -> MappedText:
     return text.edit(edits)
 
 
+def _multiplies(text: str, at: int) -> bool:
+    """Whether a cross stands between what can be multiplied: 3×5, 长×宽."""
+    before, after = text[max(0, at - 2) : at].rstrip()[-1:], text[at + 1 : at + 3].lstrip()[:1]
+    if not before or not after or "某" in (before, after):
+        return bool(after) and after.isdigit()
+    return _FACTOR_BEFORE.match(before) is not None and _FACTOR_AFTER.match(after) is not None
+
+
+def _hidden(text: str, at: int) -> str:
+    """A cross for a character that is not written: 李××; or one that was drawn: 打×."""
+    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    return "某" if "\u00d7" in (before, after) or (before and _HAN.match(before) and before not in _DRAWN) else "叉"
+
+
 def _spoken(text: str, at: int, sign: str, language: str, mixed: bool) -> str | None:
     """What stands for a sign; ``None`` to keep it, nothing to drop it."""
     if sign in _PHRASING:
         return None
     if sign == "~" and not text[at + 1 : at + 2].isdigit():
         return " "
+    if sign == "\u00d7" and language == "zh" and not _multiplies(text, at):
+        return _hidden(text, at)
     names = _NAMES.get(sign)
     if names is not None:
         if language == "zh" and (not mixed or language_at(text, at, at + 1, language) == "zh"):

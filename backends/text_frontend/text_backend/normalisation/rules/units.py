@@ -27,14 +27,24 @@ _PER = re.compile(r"(每.*)\{\}(.+)")
 _PRESSURE = pattern(r"(?<![\w.])(\d{2,3})/(\d{2,3})[ ]?(?:mmHg|毫米汞柱)(?![A-Za-z])")
 _TALL = pattern(r"(?<![\d.,])(\d{1,2})米(\d{1,2})(?![\d.米])")
 _FEET = pattern(r"(?<![\w.])(\d{1,2})[ ]?['\u2032\u2019][ ]?(\d{1,2})?(?:[ ]?[\"\u2033\u201d])")
+_ARC = pattern(
+    "(?<![\\w.])(\\d{1,3})[ ]?\u00b0[ ]?(\\d{1,2})[ ]?['\u2032\u2019]"
+    "(?:[ ]?(\\d{1,2}(?:\\.\\d{1,6})?)[ ]?(?:[\"\u2033\u201d]|['\u2032\u2019]{2}))?"
+)
 _FEET_INCHES = pattern(r"(?<![\w.])(\d{1,2})[ ]?ft\.?[ ]?(\d{1,2})[ ]?in(?:ches|\.)?(?![A-Za-z])")
 _MULTIPLE = pattern(
     r"(?<![\w.,])(\d{1,4}(?:\.\d{1,3})?)x[ ](?=(?:as|more|less|fewer|faster|slower|larger|bigger|smaller|cheaper|"
     r"better|worse|higher|lower|longer|shorter|greater|stronger|lighter|heavier)\b)"
 )
+_EN_SCALE = pattern(
+    rf"(?<![\w.,$])({amounts.AMOUNT})([KkMB])(?=[ ](?:views|users|people|followers|subscribers|downloads|likes|plays|"
+    r"copies|streams|parameters|params|tokens|rows|records|customers|visitors|hits|dollars|readers|players|members)\b)"
+)
+_INCHES = pattern(r"(?<=\d)[ ]in\.?(?=[ ](?:long|wide|tall|high|deep|thick|across)\b)")
 _HOURS_MINUTES = pattern(r"(?<![\w.,:/])(\d{1,3})h[ ]?(\d{1,2})(?:mins?|m)?(?![A-Za-z0-9.])")
 _MEASURE_TIMES = pattern(r"(?<=\d[cmk]m)[ ]?\*[ ]?(?=\d)|(?<=\dm)[ ]?\*[ ]?(?=\d)")
 _PER_ONE = pattern("(?<=元)/(?=[人位个次天日月年份件斤只台张间晚套桶盒瓶包袋米平吨度])")
+_INCHES_IN_A_FOOT = 12
 _DEGREES = ("°C", "℃", "°F", "℉", "°")
 _PER_CENT = {"%": ("百分之", "percent"), "\u2030": ("千分之", "per mille")}
 
@@ -120,6 +130,14 @@ def _pressure(match: re.Match[str], language: str) -> str:
     return f"{numbers_en.cardinal(high)} over {numbers_en.cardinal(low)} millimeters of mercury"
 
 
+def _en_scale(match: re.Match[str], language: str) -> str | None:
+    """10M views."""
+    if language != "en":
+        return None
+    scale = {"k": "thousand", "m": "million", "b": "billion"}[match.group(2).lower()]
+    return f"{numbers_en.decimal(amounts.plain(match.group(1)))} {scale}"
+
+
 def _feet_inches(match: re.Match[str], language: str) -> str:
     feet, inches = match.groups()
     if language == "zh":
@@ -134,10 +152,30 @@ def _multiple(match: re.Match[str], language: str) -> str | None:
     return f"{numbers_en.decimal(match.group(1))} times " if language == "en" else None
 
 
+def _minutes_seconds(minutes: str, seconds: str | None, language: str) -> str:
+    if language == "zh":
+        return numbers_zh.cardinal(minutes) + "分" + (numbers_zh.decimal(seconds) + "秒" if seconds else "")
+    said = f"{numbers_en.cardinal(minutes)} minute{'' if int(minutes) == 1 else 's'}"
+    if seconds:
+        said += f" {numbers_en.decimal(seconds)} second{'' if amounts.is_one(seconds) else 's'}"
+    return said
+
+
+def _arc(match: re.Match[str], language: str) -> str:
+    """39°54′20″: degrees, minutes, seconds."""
+    degrees, minutes, seconds = match.groups()
+    rest = _minutes_seconds(minutes, seconds, language)
+    if language == "zh":
+        return f"{numbers_zh.cardinal(degrees)}度{rest}"
+    return f"{numbers_en.cardinal(degrees)} degree{'' if int(degrees) == 1 else 's'} {rest}"
+
+
 def _feet(match: re.Match[str], language: str) -> str | None:
     feet, inches = match.groups()
     if inches is None:
         return None
+    if int(inches) >= _INCHES_IN_A_FOOT:
+        return _minutes_seconds(feet, inches, language)  # 3′20″ cannot be feet and inches
     if language == "zh":
         return f"{numbers_zh.counted(feet)}英尺{numbers_zh.counted(inches)}英寸"
     return f"{numbers_en.cardinal(feet)} foot {numbers_en.cardinal(inches)}"
@@ -149,10 +187,13 @@ RULES = (
     Rule("product", _MEASURE_TIMES, lambda match, language: "\u00d7" if language == "zh" else " times "),
     Rule("duration", _HOURS_MINUTES, _hours_minutes),
     Rule("blood pressure", _PRESSURE, _pressure),
+    Rule("angle", _ARC, _arc),
     Rule("feet", _FEET, _feet),
     Rule("feet", _FEET_INCHES, _feet_inches),
     Rule("multiple", _MULTIPLE, _multiple),
     Rule("height", _TALL, _tall),
+    Rule("scale", _EN_SCALE, _en_scale),
+    Rule("unit", _INCHES, lambda match, language: " inches" if language == "en" else None),
     Rule("percentage", _PERCENT, _percent),
     Rule("unit", _MEASURE, _measure),
 )

@@ -7,7 +7,7 @@ import re
 from text_backend.normalisation import numbers_en, numbers_zh
 from text_backend.normalisation.rules.base import Rule, pattern
 
-_DOTTED = pattern(r"(?<![\w.])([vV]\.?)?(\d{1,5}(?:\.\d{1,5}){2,5})(?![\w]|\.\d)")
+_DOTTED = pattern(r"(?<![\w.])([vV]\.?)?(\d{1,5}(?:\.\d{1,5}){2,5})(?::(\d{2,5}))?(?![\w]|\.\d)")
 _SHORT = pattern(r"(?<![\w.])([vV])(\d{1,4}(?:\.\d{1,4})?)(?![\w]|\.\d)")
 _NAMED = pattern(
     r"((?:version|ver\.|release|Python|Java|iOS|Android|Node|CUDA|PyTorch|Ubuntu|Debian|CentOS|Windows|Linux|Unity|"
@@ -19,6 +19,16 @@ _EITHER = pattern(
     r"((?:/\d{1,2}\.\d|(?<!\.\d)/\d{1,2}){1,3})(?![\w/]|\.\d)"
 )
 _MODEL = pattern(r"(?<![A-Za-z0-9])([A-Za-z]{1,12})-(\d{1,4})(?![\d.,:-]*\d|[A-Za-z%])")
+_POINT_NUMBER = pattern(r"(?<![\w.@/])(?![vV]\.|[Nn][Oo]s?\.|[Tt]el\.)([A-Za-z]{1,12})\.(?=\d)")
+_ABBREVIATED = frozenset(
+    {"vol", "fig", "sec", "ch", "chap", "eq", "art", "p", "pp", "pt", "app", "tab", "ver", "ex", "par"}
+)
+_HYPHENATED = pattern(
+    r"(?<![A-Za-z0-9.+*/=^-])([A-Za-z][A-Za-z0-9.]{0,14})((?:-[A-Za-z0-9]{1,8}){1,5})(?![\w+*/=^%-]|[.,:]\d)"
+)
+_CARD = pattern(r"(?<![A-Za-z0-9])([RG]TX?|RX)[ ]?(\d{3,4})(?=[ ]?(?:Ti|TI|SUPER|Super|XT|[DM]\b|[^A-Za-z0-9.,]|\Z))")
+_PART = pattern(r"-(\d+)([A-Za-z]?)")
+_SHORT_DIGITS = 3
 _GLUED = pattern(r"(?<=[A-Za-z])(\d{3,8})(?![\d.,:]*\d)")
 _SUFFIX = pattern(r"(?<![^\s(\u4e00-\u9fff])\.(?=[A-Za-z]{2,6}(?![\w.]))")
 
@@ -32,6 +42,9 @@ def _dotted(match: re.Match[str], language: str) -> str:
     else:
         spoken = [_component(part, language) for part in parts]
     joined = "点".join(spoken) if zh else (" dot " if address else " point ").join(spoken)
+    if match.group(3):
+        port = numbers_zh.digits(match.group(3)) if zh else numbers_en.digits(match.group(3))
+        joined += f"冒号{port}" if zh else f" colon {port}"
     if not match.group(1):
         return joined
     return f"V{joined}" if zh else f"version {joined}"
@@ -81,6 +94,50 @@ def _glued(match: re.Match[str], language: str) -> str | None:
     return numbers_en.digits(number)
 
 
+def _point_number(match: re.Match[str], language: str) -> str:
+    """Vol.5 and H.264 have no decimals: the point ends a word."""
+    word = match.group(1)
+    if len(word) == 1 or word.lower() in _ABBREVIATED:
+        return word + " "
+    return word + ("点" if language == "zh" else " point ")
+
+
+def _hyphenated(match: re.Match[str], language: str) -> str | None:
+    """i7-12700K and Llama-2-7b name a thing; GPT-4 is left to its rule, x-2 and x2-3 to arithmetic."""
+    name, tail = match.groups()
+    parts = tail[1:].split("-")
+    plain = len(parts) == 1 and parts[0].isdigit()
+    if not any(part[0].isdigit() for part in parts) or (name.islower() and len(name) == 1):
+        return None
+    if plain and (name.isalpha() or (len(name) < _SHORT_DIGITS and len(parts[0]) < _SHORT_DIGITS)):
+        return None
+    gap = " " if language == "en" else ""
+    return name + _PART.sub(
+        lambda part: f" {_named_number(part.group(1), language)}{part.group(2) and gap + part.group(2)}", tail
+    )
+
+
+def _named_number(number: str, language: str) -> str:
+    if len(number) < _SHORT_DIGITS:
+        return number
+    if language == "zh":
+        return numbers_zh.digits(number, yao=True)
+    return numbers_en.room(number) if len(number) in (3, 4) and number[0] != "0" else numbers_en.digits(number)
+
+
+def _card(match: re.Match[str], language: str) -> str:
+    following = match.string[match.end() : match.end() + 1]
+    gap = " " if following.isalpha() and following.isascii() and language == "en" else ""
+    return f"{match.group(1)} {_named_number(match.group(2), language)}{gap}"
+
+
+NUMBERED = (Rule("point", _POINT_NUMBER, _point_number),)
+"""Before what reads decimals."""
+HYPHENS = (
+    Rule("model", _CARD, _card),
+    Rule("model", _HYPHENATED, _hyphenated),
+)
+"""i7-12700, Llama-2-7b: a hyphen in a name is no minus."""
 RULES = (
     Rule("versions", _EITHER, _either),
     Rule("version", _DOTTED, _dotted),
