@@ -39,6 +39,11 @@ class Layout:
         """Triton repository 2: what clients call."""
         return self.root / "ensembles"
 
+    @property
+    def rollouts(self) -> Path:
+        """State of the rollouts, shared by all servers of the root wherever each keeps its own state."""
+        return self.root / ".voxrepo" / "rollouts"
+
     def voice_file(self, voice: str) -> Path:
         """``voice.yaml`` of a voice."""
         return self.ensembles / voice / VOICE_FILE
