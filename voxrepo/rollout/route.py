@@ -1,4 +1,4 @@
-"""How the requests for one voice are divided among its arms. Written by the controller, followed by every edge process."""
+"""How requests for a voice are divided among its arms. Written by the controller, followed by every edge process."""
 
 from __future__ import annotations
 
