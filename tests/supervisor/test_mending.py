@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -50,8 +51,8 @@ class FakeControl:
     def unload(self, model: str) -> None:
         self._do(f"unload {model}")
 
-    def probe_voice(self, spec: VoiceSpec) -> None:
-        self._do(f"probe {spec.voice}")
+    def probe_voice(self, spec: VoiceSpec, model: str | None = None) -> None:
+        self._do(f"probe {model or spec.voice}")
 
 
 @pytest.fixture
@@ -191,3 +192,20 @@ def test_deaths_that_are_far_apart_are_not() -> None:
 def test_instances_that_die_together_are_one_death() -> None:
     deaths = Deaths(most=3, within_s=60.0)
     assert deaths.count(["a"] * 8, 0.0) == set()
+
+
+def test_arms_come_back_after_their_voice_and_one_that_does_not_costs_it_nothing(
+    control: FakeControl, layout: Layout
+) -> None:
+    make_voice(layout, "one")
+    inventory = take_inventory(layout)
+    spec = inventory.voices["one"].spec
+    arms = {"one.good": spec, "one.bad": spec}
+    control.refused.add("probe one.bad")
+    lost = mend(control, replace(plan_mending({"one.vocoder"}, inventory), arms=arms))  # type: ignore[arg-type]
+    assert set(lost) == {"one.bad"}
+    assert control.calls == [
+        *("unload one.good", "unload one.bad", "unload one", "unload one.vocoder"),
+        *("load one.vocoder", "load one", "probe one"),
+        *("load one.good", "probe one.good", "load one.bad", "probe one.bad"),
+    ]

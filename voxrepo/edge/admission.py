@@ -172,18 +172,19 @@ class Admission:
         audio_s = audio_seconds(report.answer, stage, voice)
         self._loads.setdefault(name, StreamLoad()).observe(stage, audio_s, report.inside_s, report.own_s)
 
-    def check(self, voice: str, chars: int, left_s: float | None) -> None:
+    def check(self, voice: str, chars: int, left_s: float | None, ensemble: str = "") -> None:
         """Let in a request that is one call of the voice's ensemble, or refuse it.
 
         Args:
             voice: name.
             chars: of its text.
             left_s: what is left until its deadline, None without one.
+            ensemble: that is called; empty if it has the voice's name.
 
         Raises:
             Unavailable: it would wait too long, or longer than its deadline allows.
         """
-        self._check([voice], voice, chars, left_s)
+        self._check([ensemble or voice], voice, chars, left_s)
 
     def check_long(self, voice: str, chars: int, left_s: float | None) -> None:
         """Let in a long text that is made by calls of the voice's stages, or refuse it.
@@ -217,6 +218,11 @@ class Admission:
         self._refuse(queue_refusal(wait_s, cost_s, left_s, self.limits, voice))
         self._let_in_s = time.monotonic()
 
+    def wait_s(self, entry: VoiceEntry) -> float:
+        """Predicted wait of a new request for a voice or an arm, whole or as a stream: the longer of the two."""
+        of_stages = sum(self._wait_s(stage_model_name(entry.base, stage)) for stage in VOICE_STAGES)
+        return max(self._wait_s(entry.ensemble), of_stages)
+
     def _wait_s(self, model: str) -> float:
         gate = self._engine.gates.of(model)
         return gate.wait_s(*self._engine.costs.line(gate.name))
@@ -241,7 +247,7 @@ class Admission:
         voices = self._voices()
         if not voices or time.monotonic() - self._let_in_s < READY_GRACE_S:
             return True
-        return any(self._takes(voice) for voice in voices)
+        return any(self._takes(entry.ensemble) for entry in voices.values() if not entry.voice)
 
     def _takes(self, voice: str) -> bool:
         full = self._engine.gates.of(voice).is_full

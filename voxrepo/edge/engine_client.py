@@ -140,7 +140,14 @@ class EngineClient:
         )
         self._raw: dict[str, Any] = {}
 
-    async def infer(self, request: Any, deadline_s: float | None, *, needed_by_s: float | None = None) -> Any:
+    async def infer(
+        self,
+        request: Any,
+        deadline_s: float | None,
+        *,
+        needed_by_s: float | None = None,
+        told: Callable[[CallReport], None] = lambda report: None,
+    ) -> Any:
         """Call ``ModelInfer``.
 
         Args:
@@ -148,6 +155,7 @@ class EngineClient:
             deadline_s: the caller's deadline on the clock of ``time.monotonic``; the engine does not learn of it.
             needed_by_s: when the answer is needed, on the same clock; orders the line. None for what begins now;
                 calls that go on with something begun must give it, since those find room in a full line.
+            told: called when the call has ended, like the observers.
 
         Returns:
             ``ModelInferResponse``.
@@ -169,7 +177,7 @@ class EngineClient:
             if answer is not None:
                 self.costs.observe(gate.name, units, inside_s, own_s)
             report = CallReport(gate.name, place.entered_s - arrived_s, inside_s, own_s, answer)
-            for observer in self.observers:
+            for observer in (*self.observers, told):
                 observer(report)
 
         return await self._shielded(gate, self._infer, request, deadline_s, needed_by_s, units, ended)

@@ -9,6 +9,8 @@ import voxrepo
 
 VOICE_FILE = "voice.yaml"
 CONFIG_FILE = "config.pbtxt"
+ARM_FILE = "arm.yaml"
+"""Marks a folder in ``ensembles/`` as an arm of a voice, which belongs to a rollout and is no model of its own."""
 
 
 @dataclass(frozen=True)

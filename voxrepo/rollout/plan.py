@@ -2,7 +2,9 @@
 
 The folder is ``<root>/.voxrepo/rollouts``, the same for all servers (replicas) of the root, wherever each keeps its own
 state: ``rollouts.db`` (controller and command line only), ``plan.json`` (written by the controller that holds the
-lease), and ``replicas/<name>/`` of each server with ``status.json``, ``observations/*.jsonl`` and ``pairs/``.
+lease), ``controllers/`` with a sign of life of each controller, ``controller.prom`` with numbers for the metrics page,
+``samples/<rollout>/`` with audio that is kept for the report, and ``replicas/<name>/`` of each server with
+``status.json``, ``observations/*.jsonl`` and ``pairs/``.
 """
 
 from __future__ import annotations
@@ -35,6 +37,9 @@ class RolloutFolder:
         self.database = path / "rollouts.db"
         self.plan_file = path / "plan.json"
         self.replicas = path / "replicas"
+        self.controllers = path / "controllers"
+        self.metrics_file = path / "controller.prom"
+        self.samples = path / "samples"
 
     def replica(self, name: str) -> Path:
         """Folder of one server."""
@@ -51,6 +56,11 @@ class RolloutFolder:
     def pairs(self, name: str) -> Path:
         """Folder into which they put pairs of audio to be compared."""
         return self.replica(name) / "pairs"
+
+
+def metrics_file_of(replica: Path) -> Path:
+    """The controller's numbers, given the folder of a server."""
+    return RolloutFolder(replica.parents[1]).metrics_file
 
 
 class PlannedVoice(StrictModel):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from voxrepo.engine.sweep import close_to_others, remove_unused_regions
 from voxrepo.engine.workspace import Workspace
-from voxrepo.repository.check import Inventory
+from voxrepo.repository.check import CheckedVoice, Inventory
+from voxrepo.supervisor.arm_guard import ArmGuard, NoArms
 from voxrepo.supervisor.memory_watch import INTERVAL_S as MEMORY_INTERVAL_S
 from voxrepo.supervisor.memory_watch import MemoryPolicy, default_limit_bytes, held_bytes
 from voxrepo.supervisor.mending import Deaths, Mending, MendingRun, dismiss, plan_mending, watched_models
 from voxrepo.supervisor.options import ServeOptions
 from voxrepo.supervisor.pulse import Pulse
 from voxrepo.supervisor.second_chances import Absent, SecondChances
-from voxrepo.supervisor.stub_watch import Stub, StubWatch, kill
+from voxrepo.supervisor.stub_watch import Stub, StubWatch, cause_of_end, kill
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class EngineWatch:
         workspace: of the server.
         limits: when it is helped.
         is_held: whether the edge goes by the newest table.
+        arms: of rollouts.
 
     Attributes:
         reloads: how often each model was cured; calls of it from before are lost.
@@ -84,7 +86,14 @@ class EngineWatch:
         memory_bytes: held by the engine and its stubs at the last look.
     """
 
-    def __init__(self, workspace: Workspace, limits: WatchLimits, is_held: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        limits: WatchLimits,
+        is_held: Callable[[], bool],
+        arms: ArmGuard | None = None,
+    ) -> None:
+        self._arms = arms or NoArms()
         self._workspace = workspace
         self._limits = limits
         self._is_held = is_held
@@ -124,7 +133,7 @@ class EngineWatch:
             completed=inventory.completed & set(ready),
         )
         pulse = Pulse(self._workspace.grpc_target, self._limits.hang_timeout_s)
-        self._engine = _Engine(pid, served, StubWatch(pid), pulse, next_memory_s=now_s)
+        self._engine = _Engine(pid, served, StubWatch(pid, self._workspace.stubs), pulse, next_memory_s=now_s)
         self._engine.stubs.look(watched_models(served), now_s, search=True)
         self._memory.engine_started(now_s)
 
@@ -140,6 +149,32 @@ class EngineWatch:
         self._engine = None
         self.memory_bytes = 0
         return was_there
+
+    def look_for_new_stubs(self) -> None:
+        """Something was loaded: one that was never seen alive dies unnoticed."""
+        if self._engine is not None:
+            close_to_others(self._workspace)
+            self._engine.stubs.search_soon()
+
+    def voice_moved(self, voice: CheckedVoice) -> None:
+        """A voice has other versions."""
+        if self._engine is not None and voice.spec.voice in self._engine.served.voices:
+            self._engine.served.voices[voice.spec.voice] = voice
+
+    def versions_released(self, model: str, versions: Collection[int], now_s: float) -> None:
+        """Some versions of a model were unloaded; their stubs are to end, by themselves or in a while."""
+        if self._engine is not None:
+            self._engine.retired.append((now_s, self._engine.stubs.register.retire([model], versions)))
+
+    def stub_bytes(self, model: str, version: int) -> int:
+        """Memory of the stubs of one version of a model; 0 if none is known."""
+        return self._engine.stubs.held_bytes(model, version) if self._engine is not None else 0
+
+    def bytes_left(self) -> int | None:
+        """Below the engine's memory limit; ``None`` if there is none, or it was not measured yet."""
+        if self._limits.memory_bytes <= 0 or self.memory_bytes <= 0:
+            return None
+        return max(self._limits.memory_bytes - self.memory_bytes, 0)
 
     def take_given_up(self) -> dict[str, str]:
         """Models that clients call and that are not to be served any more, with the reason; each is told once."""
@@ -180,7 +215,18 @@ class EngineWatch:
     def _look_at_stubs(self, engine: _Engine, now_s: float) -> None:
         # new stubs start while a cure or an attempt runs, and may die again at once
         search = engine.run is not None or engine.attempt is not None
-        dead = engine.stubs.look(watched_models(engine.served), now_s, search=search)
+        ended = engine.stubs.look(watched_models(engine.served), now_s, search=search)
+        fates = {stub: self._arms.fate(stub) for stub in ended}
+        for stub, fate in fates.items():
+            if fate == "arm":
+                log.error(
+                    "a stub of %s version %s (pid %d) has died; its arms are dropped",
+                    stub.model,
+                    stub.version,
+                    stub.pid,
+                )
+                self._arms.died(stub, cause_of_end(stub))
+        dead = [stub for stub in ended if fates[stub] == "cure"]
         for stub in dead:
             log.error("a stub of %s (pid %d) has died; the model is loaded again", stub.model, stub.pid)
         self.stub_restarts += len(dead)
@@ -232,8 +278,9 @@ class EngineWatch:
             engine.run = None
             names = ", ".join(run.mending.models)
             if run.problem is None:
+                self._arms.lost(run.lost_arms)
                 close_to_others(self._workspace)
-                self.reloads.update((*run.mending.models, *run.mending.ensembles))
+                self.reloads.update((*run.mending.models, *run.mending.ensembles, *run.mending.arms))
                 log.warning("%s is cured after %.1f s", names, now_s - run.started_s)
             elif engine.sick:
                 log.error("%s is not cured yet: %s", names, run.problem)
@@ -254,7 +301,14 @@ class EngineWatch:
 
     def _start(self, engine: _Engine, mending: Mending, now_s: float) -> None:
         engine.retired.append((now_s, engine.stubs.register.retire(mending.models)))
-        engine.run = MendingRun(self._workspace.grpc_target, mending, self._is_held, self._limits.load_timeout_s)
+        voices = [spec.voice for spec in mending.voices]
+        engine.run = MendingRun(
+            self._workspace.grpc_target,
+            replace(mending, arms=self._arms.cured_with(voices)),
+            self._is_held,
+            self._limits.load_timeout_s,
+            self._arms.publisher(voices),
+        )
 
     def _try_again(self, engine: _Engine, now_s: float) -> None:
         """Start and end attempts at what was given up, one at a time; beside cures, which are not to wait for them."""

@@ -34,12 +34,15 @@ class Mending:
         ensembles: all that use them, each after those that it uses itself.
         voices: those of the ensembles that are voices; they are probed.
         configs: what the engine must be handed for a model instead of reading it from disk.
+        arms: ensembles of arms of the voices, and how they speak. One that does not come back is no reason not to serve
+            its voice.
     """
 
     models: tuple[str, ...]
     ensembles: tuple[str, ...] = ()
     voices: tuple[VoiceSpec, ...] = ()
     configs: Mapping[str, ModelConfig] = field(default_factory=dict)
+    arms: Mapping[str, VoiceSpec] = field(default_factory=dict)
 
     @property
     def subjects(self) -> set[str]:
@@ -84,13 +87,16 @@ def plan_mending(models: Collection[str], inventory: Inventory) -> Mending:
     )
 
 
-def mend(control: EngineControl, mending: Mending) -> None:
+def mend(control: EngineControl, mending: Mending) -> dict[str, str]:
     """Unload from the outside in, load from the inside out, and let the voices speak.
+
+    Returns:
+        arms that did not come back, with the reason.
 
     Raises:
         VoxrepoError: it is not cured.
     """
-    for name in (*reversed(mending.ensembles), *mending.models):
+    for name in (*mending.arms, *reversed(mending.ensembles), *mending.models):
         control.unload(name)
     with ThreadPoolExecutor(LOADS_AT_ONCE) as pool:
         list(pool.map(lambda name: control.load(name, mending.configs.get(name)), mending.models))
@@ -98,6 +104,14 @@ def mend(control: EngineControl, mending: Mending) -> None:
         control.load(name, mending.configs.get(name))
     for spec in mending.voices:
         control.probe_voice(spec)
+    lost = {}
+    for name, spec in mending.arms.items():
+        try:
+            control.load(name)
+            control.probe_voice(spec, name)
+        except VoxrepoError as error:
+            lost[name] = error.message
+    return lost
 
 
 class MendingRun:
@@ -110,10 +124,23 @@ class MendingRun:
         mending: what to do.
         is_held: whether the edge holds back requests by now.
         load_timeout_s: for each load.
+        publish: brings to disk what the engine is to read.
+
+    Attributes:
+        lost_arms: arms that did not come back, with the reason.
     """
 
-    def __init__(self, target: str, mending: Mending, is_held: Callable[[], bool], load_timeout_s: float) -> None:
+    def __init__(
+        self,
+        target: str,
+        mending: Mending,
+        is_held: Callable[[], bool],
+        load_timeout_s: float,
+        publish: Callable[[], None] = lambda: None,
+    ) -> None:
         self.mending = mending
+        self.lost_arms: dict[str, str] = {}
+        self._publish = publish
         self.started_s = time.monotonic()
         self.problem: str | None = None
         self._target, self._is_held, self._load_timeout_s = target, is_held, load_timeout_s
@@ -131,7 +158,8 @@ class MendingRun:
             time.sleep(0.02)
         try:
             with EngineControl(self._target, load_timeout_s=self._load_timeout_s) as control:
-                mend(control, self.mending)
+                self._publish()
+                self.lost_arms = mend(control, self.mending)
         except VoxrepoError as error:
             self.problem = error.message
         except Exception as error:  # a thread's end must be told
