@@ -17,16 +17,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "backends" / "text_frontend"))
 sys.path.insert(0, str(REPOSITORY))
 
-from tests.text.test_hostile import (  # noqa: E402
-    CAPPED_CHARS,
-    FRONT_ENDS,
-    LONG_CHARS,
-    MIXTURES,
-    UNITS,
-    mixed,
-    repeated,
-    seconds,
-)
+from text_backend import memory  # noqa: E402
+
+from tests.text.hostile import CAPPED_CHARS, KINDS, LONG_CHARS, text  # noqa: E402
+from tests.text.test_hostile import FRONT_ENDS, seconds  # noqa: E402
 
 _TEMPLATES = [
     "今天是{y}年{m}月{d}日，气温{t}℃，请注意保暖。",
@@ -66,11 +60,11 @@ def resident_mb() -> float:
 def hostile(language: str) -> dict[str, dict[str, float]]:
     """Processor time of each hostile text, with the usual limit of characters and without. Nothing is remembered."""
     table: dict[str, dict[str, float]] = {}
-    for name in (*UNITS, *MIXTURES):
+    for name in KINDS:
         table[name] = {}
         for length in (CAPPED_CHARS, LONG_CHARS):
-            text = mixed(name, length, length) if name in MIXTURES else repeated(name, length)
-            table[name][f"{length}_chars_cpu_ms"] = round(seconds(text, language) * 1000)
+            table[name][f"{length}_chars_cpu_ms"] = round(seconds(text(name, length, length), language) * 1000)
+            memory.give_back_after(length)
     return table
 
 
@@ -80,22 +74,22 @@ def main() -> None:
     arguments = parser.parse_args()
     front_end = FRONT_ENDS["zh"]
     FRONT_ENDS["en"].run("Hello 12.", 1.0, "")
-    for text in sentences(500, 1):
-        front_end.run(text, 1.0, "")
+    for sentence in sentences(500, 1):
+        front_end.run(sentence, 1.0, "")
     measured = sentences(3000, 2)
     started, wall = time.process_time(), time.perf_counter()
-    for text in measured:
-        front_end.run(text, 1.0, "")
-    seconds = time.process_time() - started
+    for sentence in measured:
+        front_end.run(sentence, 1.0, "")
+    cpu_s = time.process_time() - started
     result: dict[str, object] = {
-        "sentences_per_cpu_s": round(len(measured) / seconds),
+        "sentences_per_cpu_s": round(len(measured) / cpu_s),
         "sentences_per_s": round(len(measured) / (time.perf_counter() - wall)),
     }
     result["hostile"] = {language: hostile(language) for language in FRONT_ENDS}
     first = resident_mb()
     for start in range(0, arguments.texts, 1000):
-        for text in sentences(1000, 100 + start):
-            front_end.run(text, 1.0, "")
+        for sentence in sentences(1000, 100 + start):
+            front_end.run(sentence, 1.0, "")
         if start == arguments.texts // 4:
             first = resident_mb()
     result["memory_mb"] = {"after_a_quarter": round(first, 1), "at_the_end": round(resident_mb(), 1)}

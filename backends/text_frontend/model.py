@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
+from text_backend import memory
 from text_backend.build import Built, build_front_end
 
 from voxrepo_contract import tensors
@@ -80,12 +81,16 @@ class TritonPythonModel:
 
     def _run(self, request: Any) -> list[Any]:
         text, speed, speaker, seed = (_single(request, spec) for spec in tensors.VOICE_INPUTS)
-        utterance = self._front_end.run(
-            _utf8(tensors.TEXT.name, text.item()),
-            float(speed.item()),
-            _utf8(tensors.SPEAKER.name, speaker.item()),
-            normalise=_normalise(request),
-        )
+        written = _utf8(tensors.TEXT.name, text.item())
+        try:
+            utterance = self._front_end.run(
+                written,
+                float(speed.item()),
+                _utf8(tensors.SPEAKER.name, speaker.item()),
+                normalise=_normalise(request),
+            )
+        finally:
+            memory.give_back_after(len(written))
         outputs = {
             tensors.PHONEME_IDS.name: utterance.phoneme_ids[np.newaxis],
             tensors.SEGMENT_LENGTHS.name: utterance.segment_lengths[np.newaxis],

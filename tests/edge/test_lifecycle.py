@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,8 @@ def test_a_stop_finishes_what_runs_and_refuses_what_comes(engine: Engine, tmp_pa
 
         with grpc.insecure_channel(edge.grpc) as channel:
             call = rpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(requests())
-            answers["stream"] = [response.infer_response.model_name for response in call]
+            answers["stream"] = [next(call).infer_response.model_name]
+            answers["stream end"] = end_of(call)
 
     threads = [threading.Thread(target=work, daemon=True) for work in (over_http, over_grpc, stream)]
     for thread in threads:
@@ -62,16 +65,119 @@ def test_a_stop_finishes_what_runs_and_refuses_what_comes(engine: Engine, tmp_pa
     assert response.status == 503
     assert b"stopping" in response.read()
     kept.close()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", edge.http_port))
-    code, _ = grpc_error(edge, grpc_request())
-    assert code == "UNAVAILABLE"
+    assert response.getheader("Connection") == "close"
+    assert response.getheader("Retry-After")
+    status, message = error_of(http_call(edge, "/v2/models/en-test/generate", b'{"text": "hi"}'))
+    assert (status, "the server is stopping" in message) == (503, True)
+    code, message = grpc_error(edge, grpc_request())
+    assert (code, "the server is stopping" in message) == ("UNAVAILABLE", True)
+    assert http_call(edge, "/v2/health/live")[0] == 200
+    assert http_call(edge, "/v2/health/ready")[0] == 503
     assert edge.process.wait(30) == 0
     assert 1 < time.monotonic() - started < 8
     for thread in threads:
         thread.join(10)
-    assert answers == {"http": 200, "grpc": "en-test", "stream": ["en-test"]}
+    assert answers == {
+        "http": 200,
+        "grpc": "en-test",
+        "stream": ["en-test"],
+        "stream end": ("UNAVAILABLE", True),
+    }
     assert "Traceback" not in edge.log()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", edge.http_port))
+
+
+def end_of(call: Any) -> tuple[str, bool]:
+    """Status of a call that fails, and whether the server itself says that it stops."""
+    with pytest.raises(grpc.RpcError) as caught:
+        next(call)
+    return caught.value.code().name, "the server is stopping" in caught.value.details()
+
+
+class LateCaller:
+    """Calls without pause while a server stops, over old connections and new ones."""
+
+    def __init__(self, edge: EdgeProcess, work: Callable[[EdgeProcess, list[str]], None]) -> None:
+        self.outcomes: list[str] = []
+        self._edge, self._work = edge, work
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while self._edge.process.poll() is None:
+            self._work(self._edge, self.outcomes)
+
+    def join(self) -> None:
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+def call_grpc(channel: grpc.Channel, outcomes: list[str]) -> None:
+    try:
+        rpc.GRPCInferenceServiceStub(channel).ModelInfer(grpc_request(), timeout=20)
+        outcomes.append("ok")
+    except grpc.RpcError as error:
+        said = "the server is stopping" in error.details()
+        outcomes.append(f"{error.code().name}{' by the server' if said else ''}")
+
+
+def over_new_grpc_connections(edge: EdgeProcess, outcomes: list[str]) -> None:
+    with grpc.insecure_channel(edge.grpc, options=(("grpc.use_local_subchannel_pool", 1),)) as channel:
+        call_grpc(channel, outcomes)
+
+
+def over_one_grpc_connection(edge: EdgeProcess, outcomes: list[str]) -> None:
+    with grpc.insecure_channel(edge.grpc, options=(("grpc.use_local_subchannel_pool", 1),)) as channel:
+        while edge.process.poll() is None:
+            call_grpc(channel, outcomes)
+
+
+def over_grpc_streams(edge: EdgeProcess, outcomes: list[str]) -> None:
+    with grpc.insecure_channel(edge.grpc, options=(("grpc.use_local_subchannel_pool", 1),)) as channel:
+        while edge.process.poll() is None:
+            try:
+                answers = list(rpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter([grpc_request()])))
+                assert len(answers) == 1, "the stream ended as if nothing had been asked"
+                refused = "the server is stopping" in answers[0].error_message
+                outcomes.append("UNAVAILABLE by the server" if refused else answers[0].error_message or "ok")
+            except grpc.RpcError as error:
+                said = "the server is stopping" in error.details()
+                outcomes.append(f"{error.code().name}{' by the server' if said else ''}")
+
+
+def over_http(edge: EdgeProcess, outcomes: list[str]) -> None:
+    kept = http.client.HTTPConnection("127.0.0.1", edge.http_port, timeout=20)
+    try:
+        while edge.process.poll() is None:
+            kept.request("POST", "/v2/models/en-test/generate", b'{"text": "hi"}')
+            answer = kept.getresponse()
+            said = b"the server is stopping" in answer.read()
+            outcomes.append("UNAVAILABLE by the server" if (answer.status, said) == (503, True) else str(answer.status))
+    except (ConnectionError, http.client.RemoteDisconnected):
+        outcomes.append("UNAVAILABLE")
+    finally:
+        kept.close()
+
+
+def test_who_calls_while_the_server_stops_is_told_so_until_nobody_is_there(engine: Engine, tmp_path: Path) -> None:
+    """gRPC's own stop answers CANCELLED to calls that come at that moment."""
+    seen: Counter[str] = Counter()
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        edge = EdgeProcess(engine.target, folder)
+        works = (over_new_grpc_connections, over_one_grpc_connection, over_grpc_streams, over_http)
+        callers = [LateCaller(edge, work) for work in works * 5]
+        wait_until(lambda: all(caller.outcomes for caller in callers), "all call")  # noqa: B023
+        edge.process.send_signal(signal.SIGTERM)
+        assert edge.process.wait(30) == 0
+        for caller in callers:
+            caller.join()
+            seen.update(caller.outcomes)
+        assert "Traceback" not in edge.log()
+    assert set(seen) <= {"ok", "200", "UNAVAILABLE by the server", "UNAVAILABLE"}, seen
+    assert seen["UNAVAILABLE by the server"] > 20, seen
 
 
 def test_a_stop_does_not_wait_beyond_the_drain_timeout(engine: Engine, tmp_path: Path) -> None:

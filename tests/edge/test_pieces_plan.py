@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxrepo.edge.pieces_plan import STREAM_GROUPS, Span, WindowSizes, group_sizes, next_span
+from voxrepo.edge.pieces_plan import STREAM_GROUPS, Span, WindowSizes, group_sizes, next_span, windows_in_time
 
 SIZES = WindowSizes(window=128, overlap=11, first=48)
 
@@ -30,6 +30,14 @@ def test_the_last_span_reaches_back_for_a_window_that_is_moved_left() -> None:
 
 def test_groups_grow_once_and_stay() -> None:
     assert list(islice(group_sizes(STREAM_GROUPS), 7)) == [1, 1, 2, 4, 4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("window_s", "windows"), [(0.0, 4), (0.001, 4), (0.0125, 4), (0.013, 3), (0.025, 2), (0.026, 1), (0.09, 1), (9, 1)]
+)
+def test_a_group_takes_no_longer_than_a_first_piece_may_wait(window_s: float, windows: int) -> None:
+    assert windows_in_time(4, window_s) == windows
+    assert windows_in_time(1, window_s) == 1
 
 
 @pytest.mark.parametrize("sizes", [(20, 10, 20), (30, 10, 20), (30, 5, 31)])

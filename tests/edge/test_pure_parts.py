@@ -22,7 +22,7 @@ from voxrepo.edge.options import EdgeOptions, edge_command, parse_options
 from voxrepo.edge.table import EdgeTable, Problem
 from voxrepo.edge.views import correct_index, describe_voice, plain, plain_settings
 from voxrepo.edge.wire import parsed, serialize_response, serialize_stream_response, varint
-from voxrepo_contract.errors import Internal, InvalidArgument, Unavailable
+from voxrepo_contract.errors import Internal, InvalidArgument, Unavailable, Unimplemented
 
 from .harness import voice
 
@@ -43,6 +43,14 @@ def test_transport_errors_do_not_tell_where_the_engine_is() -> None:
     error = engine_error("UNAVAILABLE", "connect unix:/run/x", from_engine=False, request_id="a")
     assert type(error) is Unavailable
     assert "/run" not in str(error)
+
+
+def test_a_decoupled_model_is_refused_whatever_the_client_called() -> None:
+    text = "ModelInfer RPC doesn't support models with decoupled transaction policy"
+    error = engine_error("UNIMPLEMENTED", text, from_engine=True, request_id="a")
+    assert type(error) is Unimplemented
+    assert "any number of times" in str(error)
+    assert "ModelInfer" not in str(error)
 
 
 def test_an_engine_that_cancels_calls_is_stopping() -> None:
@@ -277,6 +285,32 @@ def test_json_that_would_fill_the_memory_is_refused_before_it_is_parsed() -> Non
 def test_an_address_of_another_machine_is_told_from_a_taken_port() -> None:
     with pytest.raises(CannotListen, match="choose an address of this machine with --host"):
         check_port("192.0.2.1", 0, "--http-port")
+
+
+@pytest.mark.parametrize("ready_only", [False, True])
+def test_the_index_lists_the_stream_of_a_voice_in_whatever_state_it_is(ready_only: bool) -> None:
+    index = pb.RepositoryIndexResponse()
+    index.models.add(name="good", version="1", state="READY")
+    index.models.add(name="coming", version="1", state="READY")
+    table = EdgeTable(
+        generation=1,
+        voices={"good": voice("good")},
+        loading=["coming", "model"],
+        problems=[Problem(model="mute", reason="silent")],
+        unserved_voices=["coming", "mute"],
+    )
+    correct_index(index, table, ready_only=ready_only)
+    expected = {
+        "good": ("READY", ""),
+        "good.stream": ("READY", ""),
+        "coming": ("LOADING", ""),
+        "coming.stream": ("LOADING", ""),
+        "model": ("LOADING", ""),
+        "mute": ("UNAVAILABLE", "silent"),
+        "mute.stream": ("UNAVAILABLE", "silent"),
+    }
+    found = {entry.name: (entry.state, entry.reason) for entry in index.models}
+    assert found == {name: row for name, row in expected.items() if not ready_only or row[0] == "READY"}
 
 
 def test_a_version_that_is_not_served_leaves_the_others_ready() -> None:

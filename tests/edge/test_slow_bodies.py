@@ -38,3 +38,20 @@ async def test_a_body_that_does_not_arrive_is_answered_with_408_and_the_connecti
         writer.close()
     finally:
         await runner.cleanup()
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /echo HTTP/1.1\r\nHost: te"])
+async def test_a_connection_without_a_whole_head_ends_in_time_even_if_more_of_it_comes(sent: bytes) -> None:
+    """What the idle time of the edge, :data:`voxrepo.edge.app.HTTP_IDLE_S`, relies on."""
+    runner = web.AppRunner(web.Application(), keepalive_timeout=0.5)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        reader, writer = await asyncio.open_connection(*runner.addresses[0][:2])
+        writer.write(sent)
+        await asyncio.sleep(0.2)
+        writer.write(sent and b"st")
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+    finally:
+        await runner.cleanup()

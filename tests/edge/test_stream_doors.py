@@ -64,7 +64,7 @@ async def doors(folder: Path) -> AsyncIterator[Doors]:
             yield Doors(place, metrics, f"127.0.0.1:{port}", f"http://127.0.0.1:{runner.addresses[0][1]}")
         finally:
             await runner.cleanup()
-            await door.stop(0)
+            await door.close()
 
 
 async def ask(target: str, *requests: Any) -> list[Any]:

@@ -16,7 +16,8 @@ def tone(seconds: float, level_dbfs: float, frequency_hz: float = 400.0) -> npt.
     """A sine with this root mean square."""
     amplitude = 32767 * math.sqrt(2) * 10 ** (level_dbfs / 20)
     times = np.arange(round(seconds * RATE_HZ)) / RATE_HZ
-    return np.round(amplitude * np.sin(2 * np.pi * frequency_hz * times)).astype(np.int16)
+    samples: npt.NDArray[np.int16] = np.round(amplitude * np.sin(2 * np.pi * frequency_hz * times)).astype(np.int16)
+    return samples
 
 
 def silence(seconds: float) -> npt.NDArray[np.int16]:

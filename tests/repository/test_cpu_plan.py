@@ -17,9 +17,9 @@ from voxrepo.repository.voice import StageSettings
         ("text_frontend", 8, 1, 1),
         ("text_frontend", 64, 8, 1),
         ("acoustic", 1, 1, 1),
-        ("acoustic", 2, 2, 1),
-        ("acoustic", 3, 3, 1),
-        ("acoustic", 4, 4, 1),
+        ("acoustic", 2, 2, 2),
+        ("acoustic", 3, 3, 2),
+        ("acoustic", 4, 4, 2),
         ("vocoder", 8, 8, 1),
         ("vocoder", 64, 64, 1),
     ],
@@ -41,9 +41,10 @@ def test_instances_follow_given_threads():
 
 @pytest.mark.parametrize("cores", range(1, 70))
 @pytest.mark.parametrize("stage", ["acoustic", "vocoder"])
-def test_auto_never_asks_for_more_threads_than_there_are_cores(stage: str, cores: int):
+def test_auto_never_asks_for_more_instances_or_threads_than_there_are_cores(stage: str, cores: int):
     plan = plan_cpu(stage, StageSettings(version=1), cores)
-    assert 1 <= plan.instances * plan.threads <= cores
+    assert 1 <= plan.instances <= cores
+    assert plan.threads <= min(cores, 2 if stage == "acoustic" else 1)
 
 
 @pytest.mark.parametrize(

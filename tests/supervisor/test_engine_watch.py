@@ -40,7 +40,7 @@ class Scene:
     def end_cure(self, problem: str | None = None) -> None:
         """The last cure ends, with new stubs."""
         run = self.runs[-1]
-        run.problem, run.is_done = problem, True
+        run.problem, run.is_done, run.is_loaded = problem, True, problem is None
         for model in run.mending.models:
             self.started += 1
             self.stubs.append(Stub(100 + self.started, 0.0, model))
@@ -58,9 +58,14 @@ class FakeRun:
         self.mending = mending
         self.publish = publish
         self.lost_arms: dict[str, str] = {}
+        self.is_held = is_held
         self.started_s = 0.0
-        self.is_done = False
+        self.is_done = self.is_loaded = False
         self.problem: str | None = None
+
+    def take_lost(self) -> dict[str, str]:
+        lost, self.lost_arms = self.lost_arms, {}
+        return lost
 
 
 @pytest.fixture
@@ -108,7 +113,7 @@ def watch(scene: Scene, layout: Layout) -> EngineWatch:
     models = [f"{voice}.{stage}" for voice in ("one", "two") for stage in ("text_frontend", "acoustic", "vocoder")]
     scene.stubs = [Stub(pid, 0.0, model) for pid, model in enumerate([*models, "echo", "callable"], start=10)]
     limits = WatchLimits(hang_timeout_s=10.0, load_timeout_s=60.0, memory_bytes=200 * MIB)
-    watch = EngineWatch(Workspace(Path("/nowhere"), "voxrepo-x-"), limits, lambda: True)
+    watch = EngineWatch(Workspace(Path("/nowhere"), "voxrepo-x-"), limits, lambda subjects: True)
     watch.engine_started(1, inventory, {"one", "two", "echo"}, 0.0)
     return watch
 
@@ -131,6 +136,53 @@ def test_a_dead_stub_has_its_model_cured_and_its_voice_held_meanwhile(watch: Eng
     assert watch.held == set()
     assert dict(watch.reloads) == {"one.vocoder": 1, "one": 1}
     assert len(scene.runs) == 1
+
+
+def test_a_voice_serves_as_soon_as_it_is_loaded(watch: EngineWatch, scene: Scene) -> None:
+    scene.die("one.vocoder")
+    watch.step(1.0)
+    scene.runs[-1].is_loaded = True
+    assert watch.step(1.5) == "well"
+    assert watch.held == set()
+    assert dict(watch.reloads) == {"one.vocoder": 1, "one": 1}
+    scene.end_cure()
+    assert watch.step(2.0) == "well"
+    assert dict(watch.reloads) == {"one.vocoder": 1, "one": 1}
+
+
+def test_a_voice_that_does_not_speak_once_loaded_costs_the_engine(watch: EngineWatch, scene: Scene) -> None:
+    scene.die("one.vocoder")
+    watch.step(1.0)
+    scene.runs[-1].is_loaded = True
+    watch.step(1.5)
+    scene.end_cure("silent")
+    scene.runs[-1].is_loaded = True
+    assert watch.step(2.0) == "kill"
+
+
+def test_a_death_while_a_voice_is_tried_out_is_cured_at_once(watch: EngineWatch, scene: Scene) -> None:
+    scene.die("one.vocoder")
+    watch.step(1.0)
+    scene.runs[-1].is_loaded = True
+    watch.step(1.5)
+    scene.die("one.acoustic")
+    assert watch.step(1.7) == "well"
+    assert [run.mending.models for run in scene.runs] == [("one.vocoder",), ("one.acoustic",)]
+    assert watch.held == {"one"}
+
+
+def test_a_cure_asks_whether_its_own_voices_are_held(watch: EngineWatch, scene: Scene) -> None:
+    asked: list[object] = []
+
+    def is_held(subjects: object) -> bool:
+        asked.append(set(subjects))  # type: ignore[call-overload]
+        return True
+
+    watch._is_held = is_held
+    scene.die("one.vocoder")
+    watch.step(1.0)
+    assert scene.runs[-1].is_held()
+    assert asked == [{"one"}]
 
 
 def test_the_unloading_of_the_old_stubs_is_no_death(watch: EngineWatch, scene: Scene) -> None:
@@ -413,10 +465,17 @@ def test_a_cure_of_a_voice_brings_its_arms_back(watch: EngineWatch, scene: Scene
     watch.step(1.0)
     assert set(scene.runs[0].mending.arms) == {"one.new"}
     assert watch.held == {"one"}
+    scene.runs[0].lost_arms = {"one.new": "does not load"}
+    scene.runs[0].is_loaded = True
+    watch.step(1.5)
+    assert arms.gone == {"one.new": "does not load"}
+    assert watch.reloads["one.new"] == 1
+    assert (watch.held, watch.in_cure) == (set(), {"one"}), "nothing is changed about it while it is tried out"
     scene.runs[0].lost_arms = {"one.new": "silent"}
     scene.end_cure()
     watch.step(2.0)
     assert arms.gone == {"one.new": "silent"}
+    assert watch.in_cure == set()
 
 
 def test_a_voice_that_has_moved_is_cured_as_it_is(watch: EngineWatch, scene: Scene, layout: Layout) -> None:

@@ -166,6 +166,8 @@ def test_the_edge_is_told_of_ready_voices_and_of_what_failed(engine: type[FakeEn
     assert (table.generation, table.ready, table.loading) == (7, True, [])
     assert set(table.voices) == {"one"}
     assert {problem.model for problem in table.problems} == {"two", "bad"}
+    assert "two" in table.unserved_voices
+    assert "one" not in table.unserved_voices
     assert EdgeTable.model_validate_json(table.model_dump_json()) == table
 
 
@@ -174,6 +176,8 @@ def test_voices_that_are_still_loading_are_not_offered(inventory: Inventory):
     assert table.voices == {}
     assert not table.ready
     assert set(table.loading) == {"one", "two", "echo"}
+    assert {"one", "two"} <= set(table.unserved_voices)
+    assert "echo" not in table.unserved_voices
     assert {problem.model for problem in table.problems} == {"bad"}
 
 
@@ -210,10 +214,12 @@ def test_a_model_gets_calls_for_its_instances_and_the_next_batch(layout: Layout)
     make_model(layout)
     calls = engine_calls(take_inventory(layout), cores=2)
     assert calls["tiny.text_frontend"] == 2
-    assert calls["tiny.acoustic"] == 2 * 3
+    assert calls["tiny.acoustic"] == 3, "whoever waits in the engine cannot be overtaken"
     assert calls["tiny.vocoder"] == 2 * 2 * 4
     assert calls["tiny"] == 2 + 6 + 16
     assert calls["echo"] == 2 * 4
+    shared = engine_calls(take_inventory(layout), cores=2, edge_workers=2)
+    assert shared == {**calls, "tiny.acoustic": 2 * 3}
 
 
 def test_a_model_without_a_configuration_is_handed_its_own(engine: type[FakeEngine], layout: Layout):

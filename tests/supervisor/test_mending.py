@@ -131,6 +131,13 @@ def test_unloads_from_the_outside_in_and_loads_from_the_inside_out(control: Fake
     assert control.calls[6:] == ["probe one"]
 
 
+def test_voices_may_serve_before_they_are_tried_out(control: FakeControl, inventory: Inventory) -> None:
+    calls_then: list[list[str]] = []
+    plan = plan_mending(["one.vocoder"], inventory)
+    mend(control, plan, lambda: calls_then.append(list(control.calls)))  # type: ignore[arg-type]
+    assert control.calls == [*calls_then[0], "probe one"]
+
+
 def finished(run: MendingRun) -> MendingRun:
     wait_until(lambda: run.is_done)
     return run
@@ -158,6 +165,7 @@ def test_a_cure_that_fails_says_why(control: FakeControl, inventory: Inventory, 
     control.refused.add(step)
     run = finished(MendingRun("unix:/engine", plan_mending(["one.vocoder"], inventory), lambda: True, 1.0))
     assert run.problem == f"no {step}"
+    assert run.is_loaded == step.startswith("probe")
 
 
 def test_what_nobody_foresaw_is_a_failed_cure_too(
@@ -194,18 +202,34 @@ def test_instances_that_die_together_are_one_death() -> None:
     assert deaths.count(["a"] * 8, 0.0) == set()
 
 
-def test_arms_come_back_after_their_voice_and_one_that_does_not_costs_it_nothing(
+def test_arms_are_back_before_their_voice_serves_and_one_that_is_not_costs_it_nothing(
     control: FakeControl, layout: Layout
 ) -> None:
     make_voice(layout, "one")
     inventory = take_inventory(layout)
     spec = inventory.voices["one"].spec
-    arms = {"one.good": spec, "one.bad": spec}
-    control.refused.add("probe one.bad")
-    lost = mend(control, replace(plan_mending({"one.vocoder"}, inventory), arms=arms))  # type: ignore[arg-type]
-    assert set(lost) == {"one.bad"}
-    assert control.calls == [
-        *("unload one.good", "unload one.bad", "unload one", "unload one.vocoder"),
-        *("load one.vocoder", "load one", "probe one"),
-        *("load one.good", "probe one.good", "load one.bad", "probe one.bad"),
+    arms = {"one.good": spec, "one.bad": spec, "one.silent": spec}
+    control.refused.update(("load one.bad", "probe one.silent"))
+    told: list[tuple[list[str], dict[str, str]]] = []
+    lost: dict[str, str] = {}
+    mend(
+        control,  # type: ignore[arg-type]
+        replace(plan_mending({"one.vocoder"}, inventory), arms=arms),
+        lambda: told.append((list(control.calls), dict(lost))),
+        lost.__setitem__,
+    )
+    loads = [
+        *("unload one.good", "unload one.bad", "unload one.silent", "unload one", "unload one.vocoder"),
+        *("load one.vocoder", "load one", "load one.good", "load one.bad", "load one.silent"),
     ]
+    assert told == [(loads, {"one.bad": "no load one.bad"})]
+    assert control.calls == [*loads, "probe one", "probe one.good", "probe one.silent"]
+    assert lost == {"one.bad": "no load one.bad", "one.silent": "no probe one.silent"}
+
+
+def test_a_cure_tells_of_each_arm_that_it_lost_once(control: FakeControl, inventory: Inventory) -> None:
+    arms = {"one.bad": inventory.voices["one"].spec}
+    control.refused.add("load one.bad")
+    plan = replace(plan_mending(["one.vocoder"], inventory), arms=arms)
+    run = finished(MendingRun("unix:/engine", plan, lambda: True, 1.0))
+    assert (run.problem, run.take_lost(), run.take_lost()) == (None, {"one.bad": "no load one.bad"}, {})

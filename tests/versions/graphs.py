@@ -9,8 +9,8 @@ from onnx import TensorProto, helper
 
 from voxrepo_contract.stage import GraphSpec, GraphTensor, read_stage, sha256_of, write_stage
 
-FEATURES = ["batch", 8, "frames"]
-AUDIO = ["batch", 1, "samples"]
+FEATURES: list[int | str] = ["batch", 8, "frames"]
+AUDIO: list[int | str] = ["batch", 1, "samples"]
 
 
 def save_generator(

@@ -42,6 +42,11 @@ _GAUGES_INTERVAL_S = 0.5
 IN_USE_INTERVAL_S = 0.4
 _CANCEL_GRACE_S = 1.0
 """How long requests that were cut off at the end of the drain get to answer."""
+_FAREWELL_S = 0.2
+"""How long answers get on their way before connections are ended, refusals to those that came meanwhile among them."""
+HTTP_IDLE_S = 75.0
+"""How long an HTTP connection may be without a request, and a request's head may take to arrive. Proxies reuse
+connections for up to a minute; it must be more than that, or they would meet ends."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,7 @@ class Edge:
             handler_cancellation=True,
             access_log=None,
             shutdown_timeout=_CANCEL_GRACE_S,
+            keepalive_timeout=HTTP_IDLE_S,
         )
         self._metrics = web.AppRunner(
             MetricsPage(
@@ -127,8 +133,8 @@ class Edge:
             ).application(),
             access_log=None,
             shutdown_timeout=1.0,
+            keepalive_timeout=HTTP_IDLE_S,
         )
-        self._http_site: web.TCPSite | None = None
         self._background: list[asyncio.Task[None]] = []
 
     @property
@@ -147,14 +153,14 @@ class Edge:
         limit = self._tables.table.engine_calls.get(model)
         return None if limit is None else self._share.of(limit)
 
-    async def _start_site(self, runner: web.AppRunner, port: int, flag: str) -> tuple[web.TCPSite, int]:
+    async def _start_site(self, runner: web.AppRunner, port: int, flag: str) -> int:
         await runner.setup()
         site = web.TCPSite(runner, self._options.host, port, reuse_port=self._options.shares_ports)
         try:
             await site.start()
         except OSError as error:
             raise cannot_listen(self._options.host, port, flag, error) from error
-        return site, int(runner.addresses[0][1])
+        return int(runner.addresses[0][1])
 
     async def start(self) -> Ports:
         """Listen on all ports and begin to serve.
@@ -173,8 +179,8 @@ class Edge:
                 check_port(options.host, port, flag)
         grpc_port = self._grpc.listen(options.host, options.grpc_port)
         await self._grpc.start()
-        self._http_site, http_port = await self._start_site(self._http, options.http_port, "--http-port")
-        _, metrics_port = await self._start_site(self._metrics, options.metrics_port, "--metrics-port")
+        http_port = await self._start_site(self._http, options.http_port, "--http-port")
+        metrics_port = await self._start_site(self._metrics, options.metrics_port, "--metrics-port")
         ports = Ports(http_port, grpc_port, metrics_port)
         self._show(self._tables.table)
         self._write_facts(self._facts(ports))
@@ -255,19 +261,24 @@ class Edge:
     async def stop(self) -> bool:
         """Refuse new requests, let running ones and engine calls end, then close everything.
 
+        The doors stay open meanwhile: who comes is told that the server stops.
+
         Returns:
             whether all ended within the drain timeout; what did not was cut off.
         """
         ends_s = time.monotonic() + self._options.drain_timeout_s
         self.plane.stopped.set()
-        if self._http_site is not None:
-            await self._http_site.stop()
-        await self._grpc.stop(max(ends_s - time.monotonic(), 0))
+        answered = await self.plane.serving.none_left(ends_s - time.monotonic())
+        answered &= await self._grpc.running.none_left(ends_s - time.monotonic())
+        if not answered:
+            log.warning("requests are still being answered after %g s; they are cut off", self._options.drain_timeout_s)
         await self.plane.close()
         drained = await self._engine.drain(ends_s - time.monotonic())
         if not drained:
             running = self._engine.gates.total(lambda gate: gate.running)
             log.warning("%d engine calls still run after %g s", running, self._options.drain_timeout_s)
+        await asyncio.sleep(_FAREWELL_S)
+        await self._grpc.close()
         await self._http.cleanup()
         for task in self._background:
             task.cancel()
@@ -275,7 +286,7 @@ class Edge:
             await asyncio.to_thread(self._observer.close)
         await self._metrics.cleanup()
         await self._engine.close()
-        return drained
+        return drained and answered
 
 
 def _arms_of(table: EdgeTable) -> tuple[dict[tuple[str, str], float], set[tuple[str, str]]]:

@@ -27,6 +27,7 @@ from voxrepo.edge.observing import Observer
 from voxrepo.edge.parameters import shown, timeout_us_of
 from voxrepo.edge.stream_statistics import StreamStatistics
 from voxrepo.edge.table import TableWatcher, VoiceEntry
+from voxrepo.edge.tally import Tally
 from voxrepo.edge.validation import check_voice_version, refuse_shared_memory
 from voxrepo.edge.voice_calls import LONG_TEXT_CHARS, VoiceCalls
 from voxrepo.metrics.accounting import RequestRecord, new_request_id
@@ -84,6 +85,7 @@ class DataPlane:
     Attributes:
         in_use: counts what requests use.
         stopped: set at shutdown; new requests are then refused and readiness is false.
+        serving: inferences that are being served.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class DataPlane:
         self._stream_statistics = StreamStatistics()
         self._known: set[str] = set()
         self.stopped = asyncio.Event()
+        self.serving = Tally()
 
     @property
     def voices(self) -> dict[str, VoiceEntry]:
@@ -168,14 +171,15 @@ class DataPlane:
             ``versions``, enough to make the same audio again, ``arm``, and ``dropped``, what was not spoken.
         """
         self.refuse_if_stopping()
-        record.client_id = record.client_id or request.id
-        stream_of = self.voice_of_stream(request.model_name)
-        if stream_of is not None:
-            raise not_unary(stream_of)
-        voice = await self._voice(request.model_name, record)
-        if voice is None:
-            return await self._infer_other(request, record)
-        return await self._arms.infer(request.model_name, voice, request, record)
+        with self.serving.one():
+            record.client_id = record.client_id or request.id
+            stream_of = self.voice_of_stream(request.model_name)
+            if stream_of is not None:
+                raise not_unary(stream_of)
+            voice = await self._voice(request.model_name, record)
+            if voice is None:
+                return await self._infer_other(request, record)
+            return await self._arms.infer(request.model_name, voice, request, record)
 
     async def stream(self, request: Any, record: RequestRecord) -> AsyncGenerator[tuple[Any, bool], None]:
         """Serve a ``ModelInferRequest`` to the model ``<voice>.stream``; close the generator to drop the request.
@@ -190,16 +194,17 @@ class DataPlane:
             the caller deals with this one; no more than that, so a slow reader holds up only himself.
         """
         self.refuse_if_stopping()
-        record.client_id = record.client_id or request.id
-        name = self.voice_of_stream(request.model_name)
-        voice = None if name is None else await self._voice(name, record)
-        if voice is None:
-            raise self._unserved(request.model_name, "") or self._unknown_model(request.model_name, "")
-        assert name is not None
-        with self._stream_statistics.counting(voice.name):
-            async with aclosing(self._arms.stream(name, voice, request, record)) as pieces:
-                async for piece in pieces:
-                    yield piece
+        with self.serving.one():
+            record.client_id = record.client_id or request.id
+            name = self.voice_of_stream(request.model_name)
+            voice = None if name is None else await self._voice(name, record)
+            if voice is None:
+                raise self._unserved(request.model_name, "") or self._unknown_model(request.model_name, "")
+            assert name is not None
+            with self._stream_statistics.counting(voice.name):
+                async with aclosing(self._arms.stream(name, voice, request, record)) as pieces:
+                    async for piece in pieces:
+                        yield piece
 
     def voice_of_stream(self, name: str) -> str | None:
         """The voice whose pieces the model ``name`` gives; None if it is no such model."""

@@ -20,6 +20,7 @@ UNREACHABLE = "the engine cannot be reached; try again in a moment"
 _ENSEMBLE_PREFIX = re.compile(r"\Ain ensemble '[^']*', ")
 _REQUEST_PREFIX = re.compile(r"\A\[request id: [^\]]*\] ")
 _QUEUE_FULL = "Exceeds maximum queue size"
+_DECOUPLED = "decoupled transaction policy"
 _NOT_LOADED = re.compile(r"not at ready state|no available versions|is not ready")
 _DEAD_STUB = re.compile(r"Stub process .* is not healthy")
 
@@ -58,6 +59,12 @@ def engine_error(code: str, text: str, *, from_engine: bool, request_id: str) ->
         return Internal(masked_text(request_id))
     if _QUEUE_FULL in text:
         return Unavailable("the queue is full; try again in a moment")
+    if _DECOUPLED in text:
+        # the engine's text names a call that the client may not have made, and advises one that ends here as well
+        return Unimplemented(
+            "this model answers a request any number of times (decoupled transaction policy), which this server passes "
+            "on for the streams of voices only; a model that answers each request once can be called"
+        )
     return kind(clean(text) or f"the engine answered {code}")
 
 

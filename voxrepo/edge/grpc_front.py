@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,8 +15,10 @@ from voxrepo.edge import views
 from voxrepo.edge.dataplane import DataPlane
 from voxrepo.edge.engine_client import SERVICE
 from voxrepo.edge.grpc_stream import serve_stream
+from voxrepo.edge.listening import give_up_port
 from voxrepo.edge.options import ROUTING_KEY_HEADER
 from voxrepo.edge.statuses import grpc_status, masking, retry_after_s
+from voxrepo.edge.tally import Tally
 from voxrepo.edge.wire import parsed, serialize_response
 from voxrepo.metrics.accounting import Accountant
 from voxrepo_contract.errors import InvalidArgument, PermissionDenied, VoxrepoError
@@ -36,6 +39,9 @@ _REFUSED = (
 MAX_PENDING_CALLS = 10_000
 """Some 10 kB each; a storm of clients that give up within milliseconds leaves thousands of them on a busy machine."""
 
+_HEALTH = ("ServerLive", "ServerReady", "ModelReady")
+"""Answered as long as anybody can ask."""
+
 _SERVING, _NOT_SERVING = 1, 2
 _UNLIMITED = -1
 
@@ -48,12 +54,13 @@ def control_refused(method: str) -> PermissionDenied:
     return PermissionDenied(f"{method} is not available to clients; models are managed with the voxrepo command")
 
 
-def _unary(method: str, kind: Any, handler: Handler) -> grpc.RpcMethodHandler:
+def _unary(method: str, kind: Any, handler: Handler, admit: Callable[[], None]) -> grpc.RpcMethodHandler:
     """A handler of raw bytes that answers our errors as statuses."""
 
     async def call(raw: bytes, context: Any) -> bytes:
         try:
             with masking(method):
+                admit()
                 answer = await handler(parsed(kind, raw), context)
                 return bytes(answer.SerializeToString())
         except VoxrepoError as error:
@@ -78,6 +85,10 @@ class GrpcFront:
         max_message_bytes: largest message accepted.
         shares_port: whether other processes of this server listen on the same port.
         routing_key_header: key of the metadata with the routing key.
+
+    Attributes:
+        running: inferences whose answers have not been sent; those that came after the server's stop are only refused,
+            and do not count.
     """
 
     def __init__(
@@ -91,6 +102,8 @@ class GrpcFront:
         self._plane = plane
         self._routing_key_header = routing_key_header
         self._accountant = accountant
+        self._port = 0
+        self.running = Tally()
         self._server = grpc.aio.server(
             options=(
                 ("grpc.max_receive_message_length", max_message_bytes),
@@ -125,7 +138,11 @@ class GrpcFront:
             "TraceSetting": (pb.TraceSettingRequest, self._trace_setting),
             "LogSettings": (pb.LogSettingsRequest, self._log_settings),
         }
-        methods = {method: _unary(method, kind, handler) for method, (kind, handler) in served.items()}
+        admit = self._plane.refuse_if_stopping
+        methods = {
+            method: _unary(method, kind, handler, (lambda: None) if method in _HEALTH else admit)
+            for method, (kind, handler) in served.items()
+        }
         for method in _REFUSED:
             methods[method] = grpc.unary_unary_rpc_method_handler(self._refusing(method))
         methods["ModelInfer"] = grpc.unary_unary_rpc_method_handler(self._model_infer)
@@ -141,19 +158,32 @@ class GrpcFront:
             the port, which differs from the argument if that is 0.
         """
         shown_host = f"[{host}]" if ":" in host else host
-        return int(self._server.add_insecure_port(f"{shown_host}:{port}"))
+        self._port = int(self._server.add_insecure_port(f"{shown_host}:{port}"))
+        return self._port
 
     async def start(self) -> None:
         """Begin to serve."""
         await self._server.start()
 
-    async def stop(self, grace_s: float) -> None:
-        """Refuse new calls at once, wait up to ``grace_s`` for running ones, then cancel them."""
-        await self._server.stop(grace_s)
+    async def close(self) -> None:
+        """End all connections, and calls that still run with them.
+
+        For clients the server is then not there: UNAVAILABLE. gRPC's own stop would answer calls that arrive at that
+        moment, and those that still run, with CANCELLED, as if the client had cancelled them.
+        """
+        if self._port:
+            await asyncio.to_thread(give_up_port, self._port)
+        await self._server.stop(None)
+
+    def _count(self, context: Any) -> None:
+        if not self._plane.stopped.is_set():
+            self.running.add()
+            context.add_done_callback(lambda _: self.running.remove())
 
     # ---- inference
 
     async def _model_infer(self, raw: bytes, context: Any) -> bytes:
+        self._count(context)
         try:
             with self._accountant.request("", PROTOCOL) as record:
                 record.limit(context.time_remaining())
@@ -165,7 +195,11 @@ class GrpcFront:
             return await _abort(context, error)
 
     async def _model_stream_infer(self, _requests: Any, context: Any) -> None:
-        await serve_stream(context, self._plane, self._accountant, lambda: self._routing_key(context))
+        self._count(context)
+        try:
+            await serve_stream(context, self._plane, self._accountant, lambda: self._routing_key(context))
+        except VoxrepoError as error:
+            await _abort(context, error)
 
     def _routing_key(self, context: Any) -> str:
         if not self._plane.has_routes:

@@ -118,12 +118,20 @@ class _Stream:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _next(self, stopping: asyncio.Task[bool]) -> bytes | None:
-        """The next request; None at the stream's end or when the server stops."""
+        """The next request; None at the stream's end.
+
+        While the server stops, further requests are read and refused one by one, until those before are answered.
+
+        Raises:
+            Unavailable: the server stops, and nothing is left to be answered.
+        """
         reading = asyncio.ensure_future(self._context.read())
         try:
-            await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                return None
+            while not reading.done():
+                if stopping.done() and not self._tasks:
+                    self._plane.refuse_if_stopping()
+                events = self._tasks if stopping.done() else {stopping}
+                await asyncio.wait({reading, *events}, return_when=asyncio.FIRST_COMPLETED)
             message = reading.result()
             return None if message is grpc.aio.EOF else bytes(message)
         finally:
@@ -133,12 +141,15 @@ class _Stream:
 async def serve_stream(
     context: Any, plane: DataPlane, accountant: Accountant, routing_key: Callable[[], str] = lambda: ""
 ) -> None:
-    """Serve one stream until the client ends it, leaves, or the server stops.
+    """Serve one stream until the client ends it or leaves.
 
     Args:
         context: gRPC's servicer context; messages are read and written as bytes.
         plane: the server behind.
         accountant: counts the inferences.
         routing_key: key in the stream's metadata, for all requests on it that bring none of their own.
+
+    Raises:
+        Unavailable: the server stops, the client has not ended the stream, and its requests are answered.
     """
     await _Stream(context, plane, accountant, routing_key).run()

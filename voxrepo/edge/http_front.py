@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import aclosing
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -36,6 +37,9 @@ _CONTROL = (
 )
 _HEAVY_JSON_BYTES = 128 * 1024
 """Bodies with more JSON than this are coded in a thread, or they would hold up all other requests."""
+
+_request_id: ContextVar[str] = ContextVar("request_id")
+"""Of the request that is being served."""
 
 _T = TypeVar("_T")
 
@@ -109,13 +113,14 @@ class HttpFront:
 
     # ---- middlewares
 
-    @staticmethod
     @web.middleware
-    async def _request_ids(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _request_ids(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         given = request.headers.get(REQUEST_ID_HEADER, "")
-        request["request_id"] = given if _REQUEST_ID.match(given) else new_request_id()
+        _request_id.set(given if _REQUEST_ID.match(given) else new_request_id())
         response = await handler(request)
-        response.headers[REQUEST_ID_HEADER] = request["request_id"]
+        response.headers[REQUEST_ID_HEADER] = _request_id.get()
+        if self._plane.stopped.is_set():
+            response.force_close()  # the next request is to find another server
         return response
 
     @web.middleware
@@ -138,7 +143,7 @@ class HttpFront:
             return await self._infer_response(request, answer, form)
 
     def _describe(self, record: RequestRecord, request: web.Request) -> None:
-        record.client_id = request["request_id"]
+        record.client_id = _request_id.get()
         record.routing_key = request.headers.get(self._routing_key_header, "")
 
     async def _infer_response(self, request: web.Request, answer: Any, form: openinference.OutputForm) -> web.Response:
@@ -185,7 +190,7 @@ class HttpFront:
 
     async def _generate_stream(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["model"]
-        events = EventStream(request, {REQUEST_ID_HEADER: request["request_id"]}, self._plane.stall_timeout_s)
+        events = EventStream(request, {REQUEST_ID_HEADER: _request_id.get()}, self._plane.stall_timeout_s)
         try:
             with self._accountant.request(name, "generate_stream") as record:
                 if self._plane.voice_of_stream(name) is None:

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from voxrepo_contract.pieces import opening_frames
 
 STREAM_GROUPS = (1, 1, 2, 4)
-"""Windows per call of a stream: small for a quick first piece, then larger for fewer calls. The last number stays."""
+"""Windows per call of a stream: small for a quick first piece, then larger for fewer calls. The last number stays.
+
+They are upper limits, see :func:`windows_in_time`."""
+
+MAX_GROUP_S = 0.05
+"""Time of the vocoder that a stream's call may take beyond one window. A call that has begun is not stopped, so this is
+about what the first piece of another stream waits for a place. Groups of four windows of 0.09 s on each of two cores
+made first pieces wait for 0.2 s and let two of five among eight streams fall behind their playback."""
 
 JOINED_GROUPS = (4,)
 """Windows per call where nobody hears the first piece before the last: about a sentence, so that each call to a busy
@@ -67,6 +74,19 @@ def next_span(segment_frames: int, kept: int, windows: int, sizes: WindowSizes) 
     reach = nearest + (windows - 1) * (sizes.window - 2 * sizes.overlap)
     start = max(min(begin, segment_frames - sizes.window), 0)
     return Span(start, min(begin + reach, segment_frames))
+
+
+def windows_in_time(windows: int, window_s: float) -> int:
+    """At most ``windows``, at least 1, and else no more than take :data:`MAX_GROUP_S`.
+
+    Args:
+        windows: wanted.
+        window_s: part of the vocoder's time that a window takes (with several instances, they share a window's time);
+            0 while that is not known.
+    """
+    if window_s * windows <= MAX_GROUP_S:
+        return windows
+    return max(1, min(windows, int(MAX_GROUP_S / window_s)))
 
 
 def group_sizes(groups: Sequence[int]) -> Iterator[int]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from voxrepo.edge import stage_calls
 from voxrepo.edge.loudness import Loudness
-from voxrepo.edge.pieces_plan import WindowSizes, group_sizes, next_span
+from voxrepo.edge.pieces_plan import WindowSizes, group_sizes, next_span, windows_in_time
 from voxrepo.edge.playback import Playback
 from voxrepo.edge.stage_calls import Array, Int16Array, Phonemes
 from voxrepo.edge.table import VoiceEntry
@@ -35,6 +35,9 @@ StageInfer = Callable[[Any, float | None], Awaitable[Any]]
 """An engine call: takes a ``ModelInferRequest`` to a stage, and when the audio that depends on it will be wanted, on
 the clock of ``time.monotonic`` (None for the call that begins a request); gives the ``ModelInferResponse`` or raises
 a ``VoxrepoError`` for the client."""
+
+WindowCost = Callable[[VoiceEntry], float]
+"""Seconds of the vocoder of a row that one of its windows takes."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class VoiceStream:
         groups: windows per vocoder call, the last number for ever.
         playback: when audio is wanted.
         opening: for the first piece.
+        window_s: part of a vocoder's time that one of its windows takes now, given its row; 0 if that is not to matter.
+            Groups of windows that take long are made smaller.
 
     Attributes:
         dropped: characters that are not spoken, by reason; known once the first piece is there.
@@ -98,6 +103,7 @@ class VoiceStream:
         groups: Sequence[int],
         playback: Playback,
         opening: Opening | None = None,
+        window_s: WindowCost = lambda _: 0.0,
     ) -> None:
         self._call = call
         self._voice = voice
@@ -107,6 +113,7 @@ class VoiceStream:
         self._groups = group_sizes(groups)
         self._playback = playback
         self._opening = opening
+        self._window_s = window_s
         self._calls = 0
         self.dropped: dict[str, int] = {}
 
@@ -237,7 +244,8 @@ class VoiceStream:
         return opening.voice if opening is not None and opening.makes(kept, self._voice) else self._voice
 
     async def _vocode(self, features: Array, kept: int, voice: VoiceEntry) -> Int16Array:
-        span = next_span(len(features), kept, next(self._groups), _window_sizes(voice))
+        windows = windows_in_time(next(self._groups), self._window_s(voice))
+        span = next_span(len(features), kept, windows, _window_sizes(voice))
         request = stage_calls.vocoder_request(features, span, kept, voice, self._next_id(), self._parameters)
         response = await self._infer(request, self._playback.needed_by_s())
         return stage_calls.read_audio(response, len(features) - kept, voice)

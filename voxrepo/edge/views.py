@@ -74,7 +74,8 @@ def correct_index(index: Any, table: EdgeTable, *, ready_only: bool) -> None:
     for name, (state, reason) in unserved.items():
         for entry in [entry for entry in index.models if entry.name == name] or [index.models.add(name=name)]:
             entry.state, entry.reason = state, reason
-    for entry in [entry for entry in index.models if entry.name in table.voices]:
+    voices = {*table.voices, *table.unserved_voices}
+    for entry in [entry for entry in index.models if entry.name in voices]:
         # a voice's stream stands and falls with the voice
         stream = index.models.add()
         stream.CopyFrom(entry)

@@ -12,6 +12,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from voxrepo.edge.admission import Admission
 from voxrepo.edge.assigning import ArmGone, Assignment
+from voxrepo.edge.costs import Costs
 from voxrepo.edge.dropped import take_dropped
 from voxrepo.edge.engine_client import CallerTimedOut, EngineCallFailed, ModelReloaded
 from voxrepo.edge.engine_errors import is_passing
@@ -20,11 +21,12 @@ from voxrepo.edge.pieces_plan import JOINED_GROUPS, STREAM_GROUPS
 from voxrepo.edge.playback import Playback
 from voxrepo.edge.seen import Seen
 from voxrepo.edge.stage_calls import Int16Array
-from voxrepo.edge.streaming import Opening, VoiceStream, one_ahead
+from voxrepo.edge.streaming import Opening, VoiceStream, WindowCost, one_ahead
 from voxrepo.edge.table import VoiceEntry
 from voxrepo.edge.validation import VOICE_VERSION, VoiceCall, check_voice_request
 from voxrepo.metrics.accounting import RequestRecord
 from voxrepo_contract.errors import VoxrepoError
+from voxrepo_contract.names import stage_model_name
 from voxrepo_contract.tensors import AUDIO, SAMPLE_RATE
 
 LONG_TEXT_CHARS = 300
@@ -39,6 +41,8 @@ Refusal = Callable[[EngineCallFailed, str, str, VoiceEntry, str], VoxrepoError]
 
 class Engine(Protocol):
     """The part of :class:`~voxrepo.edge.engine_client.EngineClient` that is used here."""
+
+    costs: Costs
 
     async def infer(self, request: Any, deadline_s: float | None, *, needed_by_s: float | None = None) -> Any:
         """Call ``ModelInfer``."""
@@ -133,7 +137,7 @@ class VoiceCalls:
         """The audio in pieces; see :meth:`voxrepo.edge.dataplane.DataPlane.stream` and :meth:`infer`."""
         voice = assignment.entry
         call = _checked(request, assignment, record, seen)
-        stream = self._stream(call, assignment, record, STREAM_GROUPS, Playback(record.started_s))
+        stream = self._stream(call, assignment, record, STREAM_GROUPS, Playback(record.started_s), self._window_s)
         with self._let_in_stream(call, voice, record):
             async with aclosing(one_ahead(stream.pieces())) as pieces:
                 async for piece in pieces:
@@ -153,12 +157,16 @@ class VoiceCalls:
         record: RequestRecord,
         groups: Sequence[int],
         playback: Playback,
+        window_s: WindowCost = lambda _: 0.0,
     ) -> VoiceStream:
         async def infer(stage_request: Any, needed_by_s: float | None) -> Any:
             return await self._call(stage_request, needed_by_s, assignment, record)
 
         opening = Opening(assignment.opening) if assignment.opening is not None else None
-        return VoiceStream(call, assignment.entry, record.id, infer, groups, playback, opening)
+        return VoiceStream(call, assignment.entry, record.id, infer, groups, playback, opening, window_s)
+
+    def _window_s(self, voice: VoiceEntry) -> float:
+        return self._engine.costs.predict(stage_model_name(voice.base, "vocoder"), voice.window_frames)
 
     async def _call(
         self, request: Any, needed_by_s: float | None, assignment: Assignment, record: RequestRecord

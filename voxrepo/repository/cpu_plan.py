@@ -18,6 +18,11 @@ THREADS_PER_INSTANCE = 1
 cores, where instances of two threads get 0.81, since threads of one call wait for each other. A lone request takes
 longer than with two threads; a server that answers one caller at a time sets ``instances: 1, threads: 2``."""
 
+ACOUSTIC_THREADS = 2
+"""The acoustic stage gets as many instances, but of two threads: a stream's first piece waits for a whole segment of
+it, which is most of the way when nobody else is there, while under load it is a quarter of the work. Its second threads
+then have the cores that others leave, since waiting threads do not spin."""
+
 
 @dataclass(frozen=True)
 class Parallelism:
@@ -37,13 +42,20 @@ def plan_cpu(stage: str, settings: StageSettings, cores: int, *, on_npu: bool = 
         on_npu: whether a graph of the stage runs on an NPU: then an instance for each device, since a device runs
             one call after the other.
     """
-    threads = THREADS_PER_INSTANCE if settings.threads == "auto" else settings.threads
+    if settings.threads != "auto":
+        threads = settings.threads
+    elif stage == "acoustic" and not on_npu:
+        threads = min(ACOUSTIC_THREADS, cores)
+    else:
+        threads = THREADS_PER_INSTANCE
     if settings.instances != "auto":
         instances = settings.instances
     elif on_npu:
         instances = max(1, len(settings.device_ids))
+    elif stage == "text_frontend":
+        instances = max(1, cores // 8)
     else:
-        instances = max(1, cores // 8) if stage == "text_frontend" else max(1, cores // threads)
+        instances = max(1, cores // (THREADS_PER_INSTANCE if settings.threads == "auto" else threads))
     return Parallelism(instances, threads)
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from voxrepo.engine.binary import EngineBinary
 from voxrepo.engine.command import RemoteControl, engine_command, engine_environment
@@ -89,7 +89,8 @@ class EngineKeeper:
         self._metrics_port = free_port()
         self._suspects = Suspects()
         self._arms = arms
-        self._watch = EngineWatch(self._workspace, limits_of(options), self._edge_is_up_to_date, arms)
+        self._told_held: frozenset[str] = frozenset()
+        self._watch = EngineWatch(self._workspace, limits_of(options), self._edge_holds, arms)
         self._tending = Tending("engine", lambda: self._child, self._died, self._restart)
         self._recycles = 0
         self._wants_recycling = False
@@ -216,9 +217,13 @@ class EngineKeeper:
             log.error("the edge has not taken the new table")
         return taken
 
-    def _edge_is_up_to_date(self) -> bool:
+    def _edge_holds(self, subjects: Set[str]) -> bool:
         edges = self._edges()
-        return edges is not None and edges.wait_for(self._board.table.generation, lambda: True)
+        return (
+            subjects <= self._told_held
+            and edges is not None
+            and edges.wait_for(self._board.table.generation, lambda: True)
+        )
 
     @property
     def phase(self) -> Phase:
@@ -239,7 +244,7 @@ class EngineKeeper:
         if self._goes_on():
             self._look_after()
         if not self._is_stopping():
-            self._arms.step(time.monotonic(), self._watch.held)
+            self._arms.step(time.monotonic(), self._watch.in_cure)
             if self._arms.needs_fresh_engine and self._goes_on():
                 log.error("the engine is restarted, as a voice lost its versions")
                 self.kill()  # and it is tended as one that ended
@@ -268,6 +273,7 @@ class EngineKeeper:
             self._board.reloads = dict(self._watch.reloads)
             self._board.update(held=held)
             self._board.publish(ready=True)
+            self._told_held = frozenset(held)
             if back.voices or back.models:
                 self._wait_for_edge()
             self._board.update(phase=self.phase)

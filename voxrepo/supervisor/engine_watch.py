@@ -65,6 +65,7 @@ class _Engine:
     stubs: StubWatch
     pulse: Pulse
     run: MendingRun | None = None
+    is_back: bool = False
     attempt: tuple[Absent, MendingRun] | None = None
     sick: set[str] = field(default_factory=set)
     retired: list[tuple[float, list[Stub]]] = field(default_factory=list)
@@ -77,7 +78,7 @@ class EngineWatch:
     Args:
         workspace: of the server.
         limits: when it is helped.
-        is_held: whether the edge goes by the newest table.
+        is_held: whether the edge holds back requests for all of these voices and models.
         arms: of rollouts.
 
     Attributes:
@@ -90,7 +91,7 @@ class EngineWatch:
         self,
         workspace: Workspace,
         limits: WatchLimits,
-        is_held: Callable[[], bool],
+        is_held: Callable[[Set[str]], bool],
         arms: ArmGuard | None = None,
     ) -> None:
         self._arms = arms or NoArms()
@@ -114,8 +115,14 @@ class EngineWatch:
         engine = self._engine
         if engine is None:
             return set()
-        under_way = engine.run.mending.subjects if engine.run is not None else set()
+        under_way = engine.run.mending.subjects if engine.run is not None and not engine.is_back else set()
         return under_way | plan_mending(engine.sick, engine.served).subjects
+
+    @property
+    def in_cure(self) -> set[str]:
+        """Those that are held, and those that serve again and are being tried out."""
+        engine = self._engine
+        return self.held | (engine.run.mending.subjects if engine is not None and engine.run is not None else set())
 
     def engine_started(self, pid: int, inventory: Inventory, ready: Collection[str], now_s: float) -> None:
         """An engine has loaded what it could.
@@ -273,15 +280,18 @@ class EngineWatch:
         """Start, follow and end cures; False if only a fresh engine can help."""
         run = engine.run
         if run is not None:
-            if not run.is_done:
+            is_done = run.is_done
+            if run.is_loaded and not engine.is_back:
+                self._serve_again(engine, run, now_s)
+            # voices that are being tried out when another stub dies may wait for it long; the next cure tries them too
+            if not is_done and not (engine.is_back and engine.sick):
                 return True
             engine.run = None
             names = ", ".join(run.mending.models)
-            if run.problem is None:
-                self._arms.lost(run.lost_arms)
-                close_to_others(self._workspace)
-                self.reloads.update((*run.mending.models, *run.mending.ensembles, *run.mending.arms))
-                log.warning("%s is cured after %.1f s", names, now_s - run.started_s)
+            if is_done:
+                self._arms.lost(run.take_lost())
+            if not is_done or run.problem is None:
+                pass
             elif engine.sick:
                 log.error("%s is not cured yet: %s", names, run.problem)
                 engine.sick |= set(run.mending.models) & watched_models(engine.served)
@@ -299,13 +309,22 @@ class EngineWatch:
             self._start(engine, mending, now_s)
         return True
 
+    def _serve_again(self, engine: _Engine, run: MendingRun, now_s: float) -> None:
+        engine.is_back = True
+        self._arms.lost(run.take_lost())  # before anybody is let in
+        close_to_others(self._workspace)
+        self.reloads.update((*run.mending.models, *run.mending.ensembles, *run.mending.arms))
+        log.warning("%s is cured after %.1f s", ", ".join(run.mending.models), now_s - run.started_s)
+
     def _start(self, engine: _Engine, mending: Mending, now_s: float) -> None:
+        subjects = mending.subjects
         engine.retired.append((now_s, engine.stubs.register.retire(mending.models)))
         voices = [spec.voice for spec in mending.voices]
+        engine.is_back = False
         engine.run = MendingRun(
             self._workspace.grpc_target,
             replace(mending, arms=self._arms.cured_with(voices)),
-            self._is_held,
+            lambda: self._is_held(subjects),
             self._limits.load_timeout_s,
             self._arms.publisher(voices),
         )

@@ -176,7 +176,10 @@ def edge_table(
     voices = {}
     loading: list[str] = []
     problems = []
+    unserved_voices = []
     for status in statuses:
+        if status.kind == "voice" and status.state != "ready":
+            unserved_voices.append(status.name)
         problems += [
             TableProblem(model=status.name, version=str(version), reason=reason)
             for version, reason in status.left_out.items()
@@ -187,7 +190,8 @@ def edge_table(
             loading.append(status.name)
         elif status.kind == "voice":
             voices[status.name] = arms.moving.get(status.name) or voice_entry(inventory.voices[status.name])
-    calls = engine_calls(inventory, cores)
+    workers = list(edge_workers)
+    calls = engine_calls(inventory, cores, len(workers))
     rows = {name: entry for name, entry in arms.arms.items() if entry.base in voices}
     calls |= {name: calls[entry.base] for name, entry in rows.items()}
     return EdgeTable(
@@ -198,17 +202,22 @@ def edge_table(
         loading=loading,
         held=sorted(held),
         reloads=dict(reloads or {}),
-        edge_workers=list(edge_workers),
+        edge_workers=workers,
         engine_calls=calls,
         problems=problems,
+        unserved_voices=unserved_voices,
         device=device,
     )
 
 
-def engine_calls(inventory: Inventory, cores: int) -> dict[str, int]:
+def engine_calls(inventory: Inventory, cores: int, edge_workers: int = 1) -> dict[str, int]:
     """Calls at a time that keep each model busy: twice what its instances can take, so that the next batch waits ready.
 
-    A voice gets the sum of its stages, since a request of it is in one stage at a time.
+    The acoustic stage and the vocoder on a CPU get what their instances can take, no more: a call takes tens of
+    milliseconds there, beside which handing over the next one is nothing, and who waits in the engine cannot be
+    overtaken by a first piece. Several edge processes divide twice that, since one may have more to do than another.
+
+    A voice gets twice the sum of its stages' instances, since a request of it is in one stage at a time.
     """
     calls = {name: _busy_calls(config) for name, config in inventory.models.items()}
     for name, voice in inventory.voices.items():
@@ -218,6 +227,9 @@ def engine_calls(inventory: Inventory, cores: int) -> dict[str, int]:
             )
             calls[config.name] = _busy_calls(config)
             calls[name] = calls.get(name, 0) + calls[config.name]
+            is_long = stage != "text_frontend" and not voice.is_on_npu(stage)
+            if is_long and config.max_batch_size <= 1 and edge_workers <= 1:
+                calls[config.name] //= 2
     return calls
 
 

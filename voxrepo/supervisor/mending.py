@@ -87,11 +87,19 @@ def plan_mending(models: Collection[str], inventory: Inventory) -> Mending:
     )
 
 
-def mend(control: EngineControl, mending: Mending) -> dict[str, str]:
+def mend(
+    control: EngineControl,
+    mending: Mending,
+    loaded: Callable[[], None] = lambda: None,
+    lost: Callable[[str, str], None] = lambda arm, reason: None,
+) -> None:
     """Unload from the outside in, load from the inside out, and let the voices speak.
 
-    Returns:
-        arms that did not come back, with the reason.
+    Args:
+        control: of the engine.
+        mending: what to do.
+        loaded: called before the voices speak.
+        lost: called for arms that do not come back, with the reason; those that do not load before ``loaded``.
 
     Raises:
         VoxrepoError: it is not cured.
@@ -102,16 +110,22 @@ def mend(control: EngineControl, mending: Mending) -> dict[str, str]:
         list(pool.map(lambda name: control.load(name, mending.configs.get(name)), mending.models))
     for name in mending.ensembles:
         control.load(name, mending.configs.get(name))
+    # before the voices serve: the edge holds requests for an arm as long as those for its voice
+    arms = [name for name in mending.arms if _is_kept(name, control.load, lost)]
+    loaded()
     for spec in mending.voices:
         control.probe_voice(spec)
-    lost = {}
-    for name, spec in mending.arms.items():
-        try:
-            control.load(name)
-            control.probe_voice(spec, name)
-        except VoxrepoError as error:
-            lost[name] = error.message
-    return lost
+    for name in arms:
+        _is_kept(name, lambda arm: control.probe_voice(mending.arms[arm], arm), lost)
+
+
+def _is_kept(arm: str, action: Callable[[str], object], lost: Callable[[str, str], None]) -> bool:
+    try:
+        action(arm)
+    except VoxrepoError as error:
+        lost(arm, error.message)
+        return False
+    return True
 
 
 class MendingRun:
@@ -127,7 +141,9 @@ class MendingRun:
         publish: brings to disk what the engine is to read.
 
     Attributes:
-        lost_arms: arms that did not come back, with the reason.
+        is_loaded: whether everything is loaded. The voices may serve then: what they still have to say to show that
+            they can waits in line behind everybody else's calls.
+        problem: why it failed, once it has.
     """
 
     def __init__(
@@ -139,9 +155,10 @@ class MendingRun:
         publish: Callable[[], None] = lambda: None,
     ) -> None:
         self.mending = mending
-        self.lost_arms: dict[str, str] = {}
+        self._lost: dict[str, str] = {}
         self._publish = publish
         self.started_s = time.monotonic()
+        self.is_loaded = False
         self.problem: str | None = None
         self._target, self._is_held, self._load_timeout_s = target, is_held, load_timeout_s
         self._thread = threading.Thread(target=self._run, name="mending", daemon=True)
@@ -152,6 +169,16 @@ class MendingRun:
         """Whether it has ended; ``problem`` then says why it failed, if it did."""
         return not self._thread.is_alive()
 
+    def take_lost(self) -> dict[str, str]:
+        """Arms that did not come back, with the reason; each is told once."""
+        return dict(self._lost.popitem() for _ in range(len(self._lost)))
+
+    def _loaded(self) -> None:
+        self.is_loaded = True
+
+    def _lose(self, arm: str, reason: str) -> None:
+        self._lost[arm] = reason
+
     def _run(self) -> None:
         end = time.monotonic() + HOLD_WAIT_S
         while not self._is_held() and time.monotonic() < end:
@@ -159,7 +186,7 @@ class MendingRun:
         try:
             with EngineControl(self._target, load_timeout_s=self._load_timeout_s) as control:
                 self._publish()
-                self.lost_arms = mend(control, self.mending)
+                mend(control, self.mending, self._loaded, self._lose)
         except VoxrepoError as error:
             self.problem = error.message
         except Exception as error:  # a thread's end must be told

@@ -42,14 +42,24 @@ def assemble(pieces: Sequence[Sequence[Clause]]) -> Symbols:
             continue
         decomposed = unicodedata.normalize("NFD", phonemes + terminator + blank)
         symbols += decomposed
-        cuts += [_cut_between(a, b) for a, b in zip(decomposed, decomposed[1:] + "\0", strict=True)]
+        cuts += map(_CUTS.__getitem__, zip(decomposed, decomposed[1:] + "\0", strict=True))
         cuts[-1] = Cut.CLAUSE
     return Symbols(symbols, cuts)
 
 
-def _cut_between(symbol: str, following: str) -> Cut:
-    if symbol == " ":
-        return Cut.WORD
-    if symbol in _STRESS or following in _SPREADING or unicodedata.combining(following):
-        return Cut.NEVER
-    return Cut.HARD
+class _Cuts(dict[tuple[str, str], Cut]):
+    """How good a cut between two symbols is; there are few pairs, and each is asked for thousands of times."""
+
+    def __missing__(self, pair: tuple[str, str]) -> Cut:
+        symbol, following = pair
+        if symbol == " ":
+            cut = Cut.WORD
+        elif symbol in _STRESS or following in _SPREADING or unicodedata.combining(following):
+            cut = Cut.NEVER
+        else:
+            cut = Cut.HARD
+        self[pair] = cut
+        return cut
+
+
+_CUTS = _Cuts()

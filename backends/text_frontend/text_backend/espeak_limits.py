@@ -51,11 +51,13 @@ def pieces(text: str) -> list[str]:
         the last resort, inside a word. Joined, they hold every character but the blanks at the cuts.
     """
     loosened = _LONG_RUN.sub(lambda match: " ".join(_cut_run(match.group())), text)
+    if len(loosened) * _PHONEMES_PER_SIGN_AFTER_SIGN <= PIECE_PHONEMES:
+        return [loosened]
     words = _WORD.findall(loosened)
     costs = _phonemes_of_all(words)
     if sum(costs) <= PIECE_PHONEMES:
         return [loosened]
-    cuts = [_cut_after(words, index) for index in range(len(words))]
+    cuts = [_cut_after(word, before) for word, before in zip(words, ["\0", *words], strict=False)]
     bounds = [0, *cut_points(costs, cuts, PIECE_PHONEMES), len(words)]
     parts = ("".join(words[start:end]).strip() for start, end in pairwise(bounds))
     return [part for part in parts if part]
@@ -80,10 +82,13 @@ def _is_pronounceable(run: str) -> bool:
 
 
 def _phonemes_of_all(words: list[str]) -> list[int]:
+    alone = list(map(_phonemes_of, words))
+    if _PHONEMES_PER_SIGN not in alone and "." not in words:
+        return alone
     costs: list[int] = []
     after_sign = False
-    for word, following in zip(words, [*words, " "][1:], strict=True):
-        cost = _phonemes_of(word)
+    for word, of_word, following in zip(words, alone, [*words, " "][1:], strict=True):
+        cost = of_word
         if cost == _PHONEMES_PER_SIGN and after_sign:
             cost = _PHONEMES_PER_SIGN_AFTER_SIGN
         elif word == "." and not following.isspace():
@@ -112,7 +117,7 @@ def _has_vowel(word: str) -> bool:
     return any(c in "aeiouy" for c in unicodedata.normalize("NFD", word.lower())) or not word.isascii()
 
 
-def _cut_after(words: list[str], index: int) -> Cut:
-    if not words[index].isspace():
+def _cut_after(word: str, before: str) -> Cut:
+    if not word.isspace():
         return Cut.HARD
-    return Cut.CLAUSE if index and words[index - 1] in _CLAUSE_MARKS else Cut.WORD
+    return Cut.CLAUSE if before in _CLAUSE_MARKS else Cut.WORD

@@ -268,7 +268,7 @@ class FrontEnd:
     def _parts(self, symbols: Symbols) -> list[tuple[int, int]]:
         """Cut a sentence into parts of at most ``max_segment_ids`` ids each."""
         known = self._inventory.costs_ids
-        costs = [known[symbol] for symbol in symbols.symbols]
+        costs = list(map(known.__getitem__, symbols.symbols))
         limit = self._options.max_segment_ids - self._inventory.frame_ids
         if sum(costs) <= limit:
             return [(0, len(symbols.symbols))]
@@ -326,17 +326,18 @@ def _blanked(text: str, sentence: MappedText, marked: Sequence[Span]) -> list[Dr
     """Characters of ``text`` of which a blank without a pause is left: a tilde, an escaped line end at the start."""
     drops: list[Drop] = []
     spoken: set[Span] | None = None
+    starts, ends = sentence.starts, sentence.ends
     for match in _BLANK.finditer(sentence.text):
-        start, end = span = sentence.span(match.start(), match.end())
-        if text[start:end].isspace() or start == end:
+        at = match.start()
+        start = starts[at]
+        end = max(start, ends[at])
+        if start == end or text[start:end].isspace():
             continue
         if spoken is None:
             spoken = {
-                (first, last)
-                for first, last, c in zip(sentence.starts, sentence.ends, sentence.text, strict=True)
-                if not c.isspace()
+                (first, last) for first, last, c in zip(starts, ends, sentence.text, strict=True) if not c.isspace()
             }
-        if span not in spoken and not any(first <= start and end <= last for first, last in marked):
+        if (start, end) not in spoken and not any(first <= start and end <= last for first, last in marked):
             drops.append(Drop(start, end, dropping.PUNCTUATION if end - start == 1 else dropping.MARKUP))
     return drops
 

@@ -95,6 +95,7 @@ class MappedText:
         drops: list[Drop] = []
         dropped = sorted(drop[:2] for drop in self.drops)
         survivors = _Survivors(self, edits)
+        overlapping = False
         text, old_starts, old_ends = self.text, self.starts, self.ends
         at = 0
         for edit in edits:
@@ -102,12 +103,14 @@ class MappedText:
             if not at <= first <= after <= len(text):
                 raise ValueError(f"edit {edit!r} overlaps the one before it or lies outside the text")
             if at < first:
+                overlapping = overlapping or _overlaps(starts, ends, old_starts[at], old_ends[at])
                 texts.append(text[at:first])
                 starts += old_starts[at:first]
                 ends += old_ends[at:first]
             at = after
             if new:
                 start, end = self.span(first, after)
+                overlapping = overlapping or _overlaps(starts, ends, start, end)
                 texts.append(new)
                 starts += [start] * len(new)
                 ends += [end] * len(new)
@@ -116,10 +119,13 @@ class MappedText:
                     raise ValueError(f"edit {edit!r} takes characters away without a reason")
                 # two edits that take away all of one source would each report it
                 drops += self._uncovered(edit, dropped, survivors, drops[-1].end if drops else 0)
-        texts.append(text[at:])
-        starts += old_starts[at:]
-        ends += old_ends[at:]
-        _unite_overlaps(starts, ends)
+        if at < len(text):
+            overlapping = overlapping or _overlaps(starts, ends, old_starts[at], old_ends[at])
+            texts.append(text[at:])
+            starts += old_starts[at:]
+            ends += old_ends[at:]
+        if overlapping:
+            _unite_overlaps(starts, ends)
         return MappedText("".join(texts), starts, ends, (*self.drops, *drops))
 
     def sub(self, pattern: re.Pattern[str], speak: Callable[[re.Match[str]], str | None]) -> MappedText:
@@ -204,6 +210,11 @@ def disjoint(drops: Iterable[Drop]) -> tuple[Drop, ...]:
             found.append(Drop(start, drop.end, drop.reason))
             at = drop.end
     return tuple(found)
+
+
+def _overlaps(starts: Sequence[int], ends: Sequence[int], start: int, end: int) -> bool:
+    """Whether a span that comes next overlaps the last one without being equal to it."""
+    return bool(starts) and start < ends[-1] and (start, end) != (starts[-1], ends[-1])
 
 
 def _unite_overlaps(starts: list[int], ends: list[int]) -> None:

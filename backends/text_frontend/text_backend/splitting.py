@@ -41,7 +41,10 @@ def cut_points(costs: Sequence[int], cuts: Sequence[Cut], limit: int) -> list[in
         Ascending indices; a cut at ``i`` separates item ``i - 1`` from item ``i``. Neither 0 nor ``len(costs)``.
     """
     spent = [0, *accumulate(costs)]
-    places = [(quality, [at for at, cut in enumerate(cuts, 1) if cut is quality]) for quality in _BEST_FIRST]
+    by_quality: dict[Cut, list[int]] = {quality: [] for quality in Cut}
+    for at, cut in enumerate(cuts, 1):
+        by_quality[cut].append(at)
+    places = [(quality, by_quality[quality]) for quality in _BEST_FIRST]
     points: list[int] = []
     start = 0
     while True:

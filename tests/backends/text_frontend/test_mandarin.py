@@ -189,7 +189,7 @@ def test_explain_tells_every_step():
     names = [step.name for step in steps]
     assert names[0] == "input"
     assert names[-1] == "ids"
-    assert {"unicode", "layout", "wetext", "sentence", "pinyin", "dropped"} <= set(names)
+    assert {"unicode", "layout", "numbers", "sentence", "pinyin", "dropped"} <= set(names)
     assert steps[-2].text == "4 markup, 1 emoji"
     assert utterance.dropped == {"markup": 4, "emoji": 1}
 

@@ -63,13 +63,15 @@ class SizedGraph:
             )
             self.table = measured.limited(self._unit_batch)
         elif self._unit_batch is None:
-            self.table = costs.measure(
-                lambda batch: call_with(Shape(batch, reference_length)),
-                reference_length,
-                store=self._store,
-                graph_sha256=sha256,
-            )
-            self.graph.release_work_memory()
+            tried: list[int] = []
+
+            def call_of(batch: int) -> Callable[[], object]:
+                tried.append(batch)
+                return call_with(Shape(batch, reference_length))
+
+            self.table = costs.measure(call_of, reference_length, store=self._store, graph_sha256=sha256)
+            if tried:  # recalled costs took no memory, and this opens the graph once more
+                self.graph.release_work_memory()
 
     def describe(self) -> str:
         """Sizes in use, for the log."""

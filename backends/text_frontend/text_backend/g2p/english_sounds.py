@@ -30,7 +30,7 @@ def _dictionary() -> Dictionary:
     return read_dictionary()
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _listed(spelling: str) -> tuple[str, ...]:
     if spelling in PREFERRED:
         return tuple(PREFERRED[spelling].split())
@@ -62,7 +62,7 @@ def is_pronounceable(word: str) -> bool:
     return len(spelling) > 1 and (_VOWEL_LETTER.search(spelling) is not None or ("y" in spelling and len(spelling) > 3))
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def phones_of(word: str) -> tuple[str, ...]:
     """ARPAbet phones; a stressed vowel has a 1 after it, an unstressed none, the reduced one is ``AX``.
 

@@ -93,7 +93,7 @@ def _parsed(pinyin: str) -> Syllable:
     return syllable
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _syllables(phones: tuple[str, ...]) -> tuple[Syllable, ...]:
     found: list[Syllable] = []
     last_vowel = max((i for i, phone in enumerate(phones) if phone.rstrip("1") in VOWELS), default=-1)

@@ -100,7 +100,7 @@ class MandarinG2P:
 
     def __init__(self, lexicon: Lexicon | None = None, pronounce: Pronounce = phones_of) -> None:
         self._lexicon = lexicon or Lexicon()
-        self._read_word = lru_cache(maxsize=8192)(lambda word: _run_of(read_latin(word, pronounce)))
+        self._read_word = lru_cache(maxsize=2048)(lambda word: _run_of(read_latin(word, pronounce)))
         self._greek = {row[0]: row[1] for row in table("greek")}
 
     def convert(self, sentences: Sequence[MappedText], observe: ObserveText | None = None) -> list[Symbols]:
@@ -265,7 +265,7 @@ def _read_run(characters: str, before: str, after: str) -> _Run:
     )
 
 
-_remembered = lru_cache(maxsize=8192)(_read_run)
+_remembered = lru_cache(maxsize=2048)(_read_run)
 
 
 @lru_cache(maxsize=8192)

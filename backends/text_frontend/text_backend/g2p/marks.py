@@ -51,14 +51,15 @@ def _is_inside_word(text: str, at: int) -> bool:
 
 
 def _counted(text: MappedText, start: int, end: int) -> Iterator[Drop]:
+    characters, starts, ends = text.text, text.starts, text.ends
+    last = len(characters) - 1
     for at in range(start, end):
-        if not text.text[at].isspace() and not _shares_source(text, at):
-            yield Drop(*text.span(at, at + 1), dropping.PUNCTUATION)
-
-
-def _shares_source(text: MappedText, at: int) -> bool:
-    """Whether a neighbour came from the same characters, as of ``(1)`` for ``⑴``: their source is heard."""
-    span = text.starts[at], text.ends[at]
-    return any(
-        0 <= beside < len(text) and (text.starts[beside], text.ends[beside]) == span for beside in (at - 1, at + 1)
-    )
+        if characters[at].isspace():
+            continue
+        first, after = starts[at], ends[at]
+        # a neighbour that came from the same characters, as of "(1)" for "⑴", is heard, and so their source is
+        if at and starts[at - 1] == first and ends[at - 1] == after:
+            continue
+        if at < last and starts[at + 1] == first and ends[at + 1] == after:
+            continue
+        yield Drop(first, max(first, after), dropping.PUNCTUATION)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from text_backend.data import table
+from text_backend.normalisation import grammars
 
 _YI_BU = {"一": "yi1", "不": "bu4"}
 _NOT_R_COLOURED_BEFORE = "女婴幼孤健胎男少宠妻育低哺混混弃产小孩乳侄患爱娇妖"
@@ -189,9 +190,7 @@ def _simplified(characters: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _simplified_character(character: str) -> str:
-    from wetext.constants import FSTS
-
-    simplified = str(FSTS["preprocess"]["traditional_to_simple"](character))
+    simplified = grammars.simplified(character)
     return simplified if len(simplified) == 1 else character
 
 

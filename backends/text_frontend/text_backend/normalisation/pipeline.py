@@ -4,7 +4,7 @@
 2. the voice's own replacement rules and the words of its lexicon (:mod:`text_backend.lexicon`).
 3. :mod:`rules.markdown`: layout goes.
 4. the rules, most specific first: what is an address, a number that names, a date cannot be a sum or a range.
-5. for Mandarin wetext says the numbers that are left, in their context.
+5. for Mandarin the numbers that are left are said in their context, by :mod:`quantities` or else by wetext.
 6. :mod:`rules.signs`: signs by name, symbols without a name are dropped and counted.
 
 Steps 1 to 4 see the whole text, so that no sentence is cut inside a token; it is cut into sentences after them.
@@ -39,7 +39,7 @@ from text_backend.normalisation.rules import (
     versions,
     years_en,
 )
-from text_backend.normalisation.rules.base import Rule
+from text_backend.normalisation.rules.base import Rule, is_mixed
 from text_backend.normalisation.unicode import EmojiPolicy, clean
 
 Observe = Callable[[str, MappedText], None]
@@ -74,6 +74,8 @@ _WITH_DIGITS: tuple[Rule, ...] = (
     *abbreviations.ORDINALS,
 )
 
+_ENGLISH_NUMBERS: tuple[Rule, ...] = years_en.BARE + abbreviations.NUMBERS
+
 
 def prepare(text: MappedText, language: str, emoji: EmojiPolicy, *, fractions: bool = True) -> MappedText:
     """Step 1. Also done where normalisation is switched off: without it characters would be lost.
@@ -100,7 +102,9 @@ def normalise_text(text: MappedText, language: str, observe: Observe | None = No
     if _DIGIT.search(text.text):
         text = _apply(_WITH_DIGITS, text, language, observe)
     if "/" in text.text:
-        text = _apply(slashes.RULES, text, language, observe)
+        text = _apply(units.BARE + slashes.RULES, text, language, observe)
+    if language == "zh":
+        text = _observed("numbers", text, wetext_step.read_beyond_allowance(text), observe)
     return text
 
 
@@ -109,9 +113,10 @@ def normalise_sentence(text: MappedText, language: str, observe: Observe | None 
     if language not in ("en", "zh"):
         return text
     if _DIGIT.search(text.text):
-        text = _apply(years_en.BARE + abbreviations.NUMBERS, text, language, observe)
+        if language == "en" or is_mixed(text.text, language):
+            text = _apply(_ENGLISH_NUMBERS, text, language, observe)
         if language == "zh":
-            text = _observed("wetext", text, wetext_step.numbers_to_words(text), observe)
+            text = _observed("numbers", text, wetext_step.numbers_to_words(text), observe)
     return _observed("signs", text, signs.say_signs(text, language), observe)
 
 

@@ -10,6 +10,8 @@ from text_backend.g2p.english.weak_forms import FIRST, FLAPPED, FORMS, JOINED, S
 
 _VOWELS = frozenset("ɑæʌɔaɛɜeɪiouʊəɚᵻɐ")
 _MARKS = PRIMARY + SECONDARY
+_ALONE_LAST = {"a": "ˈeɪ", "to": "tuː"}
+_STRONG_LAST = frozenset({"be", "have", "not", "was", "are", "it"})
 
 
 class Spoken(NamedTuple):
@@ -39,19 +41,16 @@ def connect(clause: Sequence[Spoken]) -> str:
 
 
 def _sound(clause: Sequence[Spoken], index: int) -> str:
-    item = clause[index]
-    is_last = index == len(clause) - 1
-    if item.word == "a" and is_last:
-        return "ˈeɪ"
-    if item.word == "to" and is_last:
-        return "tuː"
-    weak = STRESSED_LAST.get(item.word)
+    word, ipa, _ = clause[index]
+    if index == len(clause) - 1 and word in _ALONE_LAST:
+        return _ALONE_LAST[word]
+    weak = STRESSED_LAST.get(word)
     if weak is None:
-        return FORMS.get(item.word, item.ipa)
+        return FORMS.get(word, ipa)
     following = clause[index + 1 :] if index + 3 >= len(clause) else None
-    if following is not None and all(word.word in WEAK_OBJECTS for word in following):
+    if following is not None and all(item.word in WEAK_OBJECTS for item in following):
         return stressed(weak)
-    return FIRST.get(item.word, weak) if index == 0 else weak
+    return FIRST.get(word, weak) if index == 0 else weak
 
 
 def stressed(weak: str) -> str:
@@ -63,18 +62,11 @@ def stressed(weak: str) -> str:
 
 
 def _join_pairs(clause: Sequence[Spoken], sounds: list[str], blanks: list[bool]) -> None:
+    words = [item.word for item in clause]
     index = 0
     while index < len(clause) - 1:
-        pair = JOINED.get((clause[index].word, clause[index + 1].word))
-        is_final_strong = index + 2 == len(clause) and clause[index + 1].word in (
-            "be",
-            "have",
-            "not",
-            "was",
-            "are",
-            "it",
-        )
-        if pair is None or is_final_strong or clause[index + 1].glued:
+        pair = JOINED.get((words[index], words[index + 1]))
+        if pair is None or clause[index + 1].glued or (index + 2 == len(clause) and words[-1] in _STRONG_LAST):
             index += 1
             continue
         sounds[index], sounds[index + 1] = pair

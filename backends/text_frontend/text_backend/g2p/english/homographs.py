@@ -1,4 +1,4 @@
-"""Words with one spelling and two sounds: which one is meant, from the word before."""
+"""Words with one spelling and two sounds: which one is meant, from the words beside it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ _BEFORE_A_VERB = _words(
     "to will would can could should may might must shall cannot not don't doesn't didn't won't can't couldn't "
     "shouldn't wouldn't i you we they who let's please i'll you'll we'll they'll he'll she'll it'll never always "
     "they'd we'd i'd you'd he'd she'd"
-)
-_AFTER_HAVE = _words(
-    "have has had i've you've we've they've he's she's having was were is are been be being he she ever just"
 )
 _BEFORE_AN_ADJECTIVE = _words("a an the this that is are was were be been very so too more most how as")
 
@@ -65,7 +62,7 @@ _OWNERS = _words(
 _OBJECTS = _words("the your my his her its our their this that these those it them all")
 
 
-def choose(word: str, variants: Sequence[Sequence[str]], before: str, after: str) -> list[str]:
+def choose(word: str, variants: Sequence[Sequence[str]], before: str, after: str, *, past: bool = False) -> list[str]:
     """The variant of ``word`` that fits between its neighbours.
 
     Args:
@@ -73,9 +70,10 @@ def choose(word: str, variants: Sequence[Sequence[str]], before: str, after: str
         variants: what the dictionary lists, the commonest first; at least one.
         before: the word before, empty at a clause's beginning.
         after: the word after, empty at its end.
+        past: whether it is the past of a verb, see :mod:`text_backend.g2p.english.past_read`.
     """
     if word == "read":
-        return ["R", "EH1", "D"] if before in _AFTER_HAVE else ["R", "IY1", "D"]
+        return ["R", "EH1", "D"] if past else ["R", "IY1", "D"]
     if word == "live" and (before in _BEFORE_AN_ADJECTIVE or before == "broadcast"):
         return ["L", "AY1", "V"]
     if word == "live" and after in _PERFORMED:

@@ -37,14 +37,19 @@ def _context(written: str, *, ends: bool) -> re.Pattern[str] | None:
 
 
 @lru_cache(maxsize=1)
-def _rules() -> dict[str, list[_Rule]]:
-    by_letter: dict[str, list[_Rule]] = {}
+def _rules() -> list[_Rule]:
+    rules = []
     for row in table("english_graphemes"):
         letters, before, after, phones = (*row, "", "", "")[:4]
         sounds = () if phones == "-" else tuple(phones.split())
-        rule = _Rule(letters, _context(before, ends=True), _context(after, ends=False), sounds)
-        by_letter.setdefault(letters[0], []).append(rule)
-    return by_letter
+        rules.append(_Rule(letters, _context(before, ends=True), _context(after, ends=False), sounds))
+    return rules
+
+
+@lru_cache(maxsize=2048)
+def _rules_for(pair: str) -> list[_Rule]:
+    """The rules that may fit where the two characters of ``pair`` follow each other, in their order."""
+    return [rule for rule in _rules() if rule.letters == pair[0] or rule.letters.startswith(pair)]
 
 
 def phones_by_rule(letters: str) -> list[str]:
@@ -59,23 +64,24 @@ def phones_by_rule(letters: str) -> list[str]:
     return phones
 
 
-def _piece(letters: str) -> list[str]:
+@lru_cache(maxsize=1024)
+def _piece(letters: str) -> tuple[str, ...]:
     framed = f"#{letters}#"
     phones: list[str] = []
     at = 1
     while at <= len(letters):
-        for rule in _rules().get(framed[at], ()):
+        for rule_letters, before, after, sounds in _rules_for(framed[at : at + 2]):
             if (
-                framed.startswith(rule.letters, at)
-                and (rule.before is None or rule.before.search(framed[:at]))
-                and (rule.after is None or rule.after.match(framed, at + len(rule.letters)))
+                framed.startswith(rule_letters, at)
+                and (before is None or before.search(framed, 0, at))
+                and (after is None or after.match(framed, at + len(rule_letters)))
             ):
-                phones += rule.phones
-                at += len(rule.letters)
+                phones += sounds
+                at += len(rule_letters)
                 break
         else:
             at += 1
-    return phones
+    return tuple(phones)
 
 
 def read_roughly(letters: str) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from text_backend.normalisation import numbers_en
 
 NUMBER = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(st|nd|rd|th|s)?(?![A-Za-z\d])", re.ASCII)
+_SHORT_DIGITS = 12
+"""Longer numbers hardly come twice."""
 
 
 def read_number(whole: str, fraction: str = "", suffix: str = "") -> list[str]:
@@ -18,6 +21,11 @@ def read_number(whole: str, fraction: str = "", suffix: str = "") -> list[str]:
         fraction: with its point, ``.25``.
         suffix: of an ordinal (``th``) or of a decade (``s``).
     """
+    read = _read_short if len(whole) + len(fraction) <= _SHORT_DIGITS else _read
+    return list(read(whole, fraction, suffix))
+
+
+def _read(whole: str, fraction: str, suffix: str) -> tuple[str, ...]:
     number = whole.replace(",", "")
     begins_with_zero = number[0] == "0" and len(number) > 1
     if begins_with_zero:
@@ -32,7 +40,10 @@ def read_number(whole: str, fraction: str = "", suffix: str = "") -> list[str]:
         words = numbers_en.plural(words)
     elif suffix:
         words = numbers_en.ordinal_of_words(words)
-    return words.split()
+    return tuple(words.split())
+
+
+_read_short = lru_cache(maxsize=4096)(_read)
 
 
 def _is_year(number: str) -> bool:

@@ -33,11 +33,12 @@ _TOKEN = re.compile(
 _ELISIONS = frozenset({"'em", "'til", "'cause", "'bout", "'n", "'tis", "'twas", "'round", "'kay", "'course"})
 _CURRENCIES = {"$": ("dollar", "dollars"), "€": ("euro", "euros"), "£": ("pound", "pounds"), "¥": ("yen", "yen")}
 _CASE_CHANGE = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_DIGITS = re.compile(r"\d+")
 _WIDE_STOPS = str.maketrans("，、。｡！？：；", ",,..!?:;")
 """Of East Asian text; they pause as ours do and are never part of a number or an address."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Token:
     """A word to be said.
 
@@ -52,7 +53,7 @@ class Token:
     spelled: bool = False
 
 
-@dataclass
+@dataclass(slots=True)
 class TokenClause:
     """Words up to a pause.
 
@@ -84,28 +85,34 @@ class _Reader:
         self._clause = TokenClause()
         self._glue = False
         self._all_capitals = text.isupper()
+        self._has_ampersand = "&" in text
         self._unit_after_number = ""
 
     def clauses(self) -> Iterator[TokenClause]:
+        text, next_token = self._text, _TOKEN.match
         at = 0
-        while at < len(self._text):
-            match = _TOKEN.match(self._text, at)
+        while at < len(text):
+            match = next_token(text, at)
             assert match is not None
             kind = str(match.lastgroup)
-            taken = match.end()
+            start, at = at, match.end()
             if kind == "number":
-                taken = self._number(at)
-            elif kind in ("ellipsis", "dash", "stop"):
+                at = self._number(start)
+                continue
+            if kind == "space":
+                pass
+            elif kind == "word":
+                self._word_text(match.group(), start)
+            elif kind in _READERS:
+                _READERS[kind](self, match)
+            else:
                 pause = self._pause(kind, match)
                 if pause is not None and self._clause.words:
                     self._clause.terminator, self._clause.ends_sentence = pause
                     yield self._clause
                     self._clause = TokenClause()
-            else:
-                getattr(self, f"_{kind}")(match)
-            if kind not in ("hyphen", "number", "money"):
+            if kind not in ("hyphen", "money"):
                 self._glue = False
-            at = taken
         if self._clause.words:
             self._clause.ends_sentence = True
             yield self._clause
@@ -131,7 +138,7 @@ class _Reader:
         match = NUMBER.match(self._text, at)
         if match is None:
             # digits with letters behind them: "3D", "2nd1"
-            run = re.compile(r"\d+").match(self._text, at)
+            run = _DIGITS.match(self._text, at)
             assert run is not None
             words = read_number(run.group())
             self._say_number(words)
@@ -177,9 +184,6 @@ class _Reader:
     def _money(self, match: re.Match[str]) -> None:
         self._unit_after_number = match.group()
 
-    def _word(self, match: re.Match[str]) -> None:
-        self._word_text(match.group(), match.start())
-
     def _is_hyphened(self, at: int) -> bool:
         return "-" in (self._text[at - 1 : at], self._text[at + 1 : at + 2])
 
@@ -189,7 +193,7 @@ class _Reader:
         return (before[1:] == "&" and before[0].isupper()) or (after[:1] == "&" and after[1:].isupper())
 
     def _word_text(self, written: str, at: int) -> None:
-        plain = written.replace("’", "'")
+        plain = written.replace("’", "'") if "’" in written else written
         if not plain.isascii() and not all(is_latin(letter) for letter in plain):
             for letter in plain:
                 for word in [letter] if is_latin(letter) else sign_words(letter):
@@ -198,17 +202,17 @@ class _Reader:
         if (plain in _READ_AS_LETTERS and not self._all_capitals) or (plain in ("a", "A") and self._is_hyphened(at)):
             self._say(plain, glued=self._glue, spelled=True)
             return
-        if len(plain) < 4 and plain.isupper() and self._is_initials(at, at + len(written)):
+        if self._has_ampersand and len(plain) < 4 and plain.isupper() and self._is_initials(at, at + len(written)):
             self._say(plain, glued=self._glue, spelled=True)
             return
         if plain[0] == "'" and plain.lower() not in _ELISIONS:
             plain = plain[1:]
-        parts = [plain] if self._is_listed(plain.lower()) else _CASE_CHANGE.split(plain)
+        if len(plain) == 1 or plain.islower() or self._is_listed(plain.lower()):
+            self._say(plain, glued=self._glue)
+            return
+        parts = _CASE_CHANGE.split(plain)
         for number, part in enumerate(parts):
             self._say(part, glued=self._glue and not number, spelled=len(parts) > 1 and len(part) == 1)
-
-    def _space(self, match: re.Match[str]) -> None:
-        del match
 
     def _hyphen(self, match: re.Match[str]) -> None:
         before, after = self._text[match.start() - 1 : match.start()], self._text[match.end() : match.end() + 1]
@@ -219,3 +223,13 @@ class _Reader:
         if not is_silent(match.group()):
             for word in sign_words(match.group()):
                 self._say(word)
+
+
+_READERS: dict[str, Callable[[_Reader, re.Match[str]], None]] = {
+    "other": _Reader._other,
+    "hyphen": _Reader._hyphen,
+    "money": _Reader._money,
+    "dotted": _Reader._dotted,
+    "abbreviation": _Reader._abbreviation,
+}
+"""What reads a token of each group of the pattern; words, numbers and pauses are told apart before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from text_backend.abbreviations import Place, of_place
+from text_backend.abbreviations import ABBREVIATIONS, Place, of_place
 from text_backend.normalisation import numbers_en, numbers_zh
 from text_backend.normalisation.rules import amounts
 from text_backend.normalisation.rules.base import Rule, pattern
@@ -30,6 +30,17 @@ _STREET = pattern(
     rf"(?<=[a-z\d])[ ]({_capital(_STREETS)})\.?(?=\s*(?:[,;:!?)\n]|\Z|\."
     r"|(?:[a-z]|in|at|and)\b|[A-Z][a-z]+,))"
 )
+_STREET_NAME = pattern(r"(?:\b[A-Z][a-z]+|\d(?:st|nd|rd|th)?)\Z")
+_ADDRESS = pattern(
+    r"(?:\d|\b(?:[Oo]n|[Aa]t|[Oo]f|[Nn]ear|[Aa]long|[Dd]own))(?:[ ][A-Z][a-z]+){1,3}\Z|\d(?:st|nd|rd|th)\Z"
+)
+_NEAR = 64
+_TITLES = of_place(Place.TITLE)
+_TITLE = pattern(
+    rf"(?<!\b[Tt]he )(?<!\b[Aa] )\b({_capital(_TITLES)})\.[ ]"
+    r"(?=(?:No|Who|Will|So|Do|An|You|He|Go|Well|Just|Both|Why|How|Many|Now)\b)"
+)
+"""A title before a name that is also a word which opens sentences: there the sentence would be cut."""
 _NAME = pattern(rf"\b({_capital(_NAMES)})\.[ ](?=[A-Z])")
 _NUMBER_SIGN = pattern(r"(?:(?<![\w])#|\b(?:No|Nos|no|NO)\.[ ]?)(?=\d)")
 _NUMBER_SIGN_ZH = pattern(r"(?<![A-Za-z])(?:No|NO|no)\.?[ ]?(\d{1,6})(?![\d.]*\d)")
@@ -44,8 +55,21 @@ def _street(match: re.Match[str], language: str) -> str | None:
     if language != "en":
         return None
     name = match.group(1)
+    if not _is_street(match):
+        return None
     ends = match.group().endswith(".") and match.string[match.end() :].strip()[:1] in ("",)
     return f" {_STREETS[name.lower()].capitalize()}{'.' if ends else ''}"
+
+
+def _is_street(match: re.Match[str]) -> bool:
+    """Whether a name is before what may also be a title or a saint: "Elm Dr.", not "saw Dr. Smith"."""
+    if len(ABBREVIATIONS[match.group(1).lower()]) == 1:
+        return True
+    before = match.string[max(0, match.start() - _NEAR) : match.start()]
+    if _STREET_NAME.search(before) is None:
+        return False
+    following = match.string[match.end() :].lstrip(" .")[:1]
+    return not following.isupper() or _ADDRESS.search(before) is not None
 
 
 def _number_zh(match: re.Match[str], language: str) -> str | None:
@@ -66,6 +90,10 @@ def _cardinal(match: re.Match[str], language: str) -> str | None:
 
 def _name(match: re.Match[str], language: str) -> str | None:
     return f"{_NAMES[match.group(1).lower()].capitalize()} " if language == "en" else None
+
+
+def _title(match: re.Match[str], language: str) -> str | None:
+    return f"{_TITLES[match.group(1).lower()].capitalize()} " if language == "en" else None
 
 
 def _before_number(match: re.Match[str], language: str) -> str | None:
@@ -92,6 +120,7 @@ def _nth(match: re.Match[str], language: str) -> str:
 
 WORDS = (
     Rule("abbreviation", _STREET, _street),
+    Rule("abbreviation", _TITLE, _title),
     Rule("abbreviation", _NAME, _name),
     Rule("abbreviation", _BEFORE_NUMBER, _before_number),
     Rule("abbreviation", _WORDS, _word),

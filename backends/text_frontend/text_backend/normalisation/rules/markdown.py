@@ -7,6 +7,7 @@ import re
 
 from text_backend import dropping
 from text_backend.mapped import Edit, MappedText
+from text_backend.normalisation.rules.base import HAN
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
 _TABLE_RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-{3,}:?[ \t]*(?:\|[ \t:-]*)*$", re.MULTILINE)
@@ -37,6 +38,7 @@ _EMPHASIS_CLOSES = re.compile(
 _HAN_EMPHASIS = re.compile("([*`]{1,3})(?=[^*`\\s])([^*`\\n]{1,200}[^*`\\s]|[^*`\\s])\\1")
 _STRUCK = re.compile(r"~~(?=[^~\s])([^~\n]{1,200})~~")
 _UNDERLINED = re.compile(r"(?<![A-Za-z0-9_])(_{1,2})(?=[^\s_])([^_\n]{1,200})(_{1,2})(?![A-Za-z0-9_])")
+_TOPIC = re.compile(f"(?<![\\w#&])#(?=[^#\\s]{{0,60}}[{HAN}])([^#\\s][^#\\n]{{0,60}})#(?![\\d#])", re.ASCII)
 _NUMBERED = re.compile("^([ \\t]*\\d{1,3})([.)\uff0e][ \\t]*)(?=[^\\d\\s])", re.MULTILINE)
 
 
@@ -74,9 +76,19 @@ def strip_markup(text: MappedText, language: str) -> MappedText:
         if language == "zh":
             text = _han_emphasis(text)
         text = text.delete(_EMPHASIS_OPENS, dropping.MARKUP).delete(_EMPHASIS_CLOSES, dropping.MARKUP)
+    if language == "zh" and "#" in characters:
+        text = _topics(text)
     if language == "zh":
         text = text.edit([Edit(*m.span(2), "\u3001") for m in _NUMBERED.finditer(text.text)])
     return text
+
+
+def _topics(text: MappedText) -> MappedText:
+    """The marks of #话题#, which name a topic and are not said."""
+    edits: list[Edit] = []
+    for match in _TOPIC.finditer(text.text):
+        edits += [Edit(at, at + 1, "", dropping.MARKUP) for at in (match.start(), match.end() - 1)]
+    return text.edit(edits)
 
 
 def _ruled_lines(text: MappedText) -> MappedText:

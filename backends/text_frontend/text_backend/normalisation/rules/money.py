@@ -21,6 +21,11 @@ _BEFORE = pattern(
     rf"{_SCALE}(?![\d])(?:[ ]?(?:元|dollars?|USD|yuan)(?![A-Za-z]))?"
 )
 _AFTER = pattern(rf"(?<![\w.,$])({amounts.AMOUNT}){_SCALE}[ ]?(€|£|₩|{_CODES})(?![A-Za-z])")
+_ATTRIBUTE = pattern(
+    r"[ -](?:deal|bill|note|coin|house|home|contract|fund|fine|grant|loan|prize|project|plan|investment|budget|bond|"
+    r"company|business|industry|market|round|offer|bid|settlement|lawsuit|payment|acquisition|purchase|check|gift|reward|bonus|"
+    r"donation|debt|mortgage|ticket|question)s?\b"
+)
 _SCALES = {
     "k": ("千", "thousand"),
     "K": ("千", "thousand"),
@@ -42,7 +47,8 @@ _HAN_SCALES = {"千": "thousand", "百万": "million", "十亿": "billion", "万
 def _before(match: re.Match[str], language: str) -> str:
     minus, sign, low, high, scale = match.groups()
     minus = {"zh": "负", "en": "minus "}[language] if minus else ""
-    spoken = _sum(sign, high or low, scale, language)
+    attribute = language == "en" and _ATTRIBUTE.match(match.string, match.end()) is not None
+    spoken = _sum(sign, high or low, scale, language, attribute=attribute)
     if high:
         to = "到" if language == "zh" else " to "
         if language == "zh":
@@ -57,8 +63,10 @@ def _after(match: re.Match[str], language: str) -> str:
     return _sum(match.group(3), match.group(1), match.group(2), language)
 
 
-def _sum(sign: str, amount: str, scale: str | None, language: str) -> str:
+def _sum(sign: str, amount: str, scale: str | None, language: str, *, attribute: bool = False) -> str:
+    """A sum; as an ``attribute`` ("a $5 bill") it is in the singular."""
     name, one, many, cent, cents = _CURRENCIES[sign]
+    many = one if attribute else many
     if language == "zh":
         return numbers_zh.decimal(amounts.trimmed(amount)) + _zh_scale(scale) + name
     number = amounts.plain(amount)

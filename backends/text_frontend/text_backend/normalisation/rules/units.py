@@ -21,6 +21,9 @@ _MEASURE = pattern(rf"{_NUMBER}(?:[ \t]?({_LOOSE})|({_GLUED}))(?![A-Za-z0-9\u00b
 _PERCENT = pattern(
     rf"{_SIGN}(?<![\w.,])({amounts.AMOUNT})[ ]?(%|\u2030)?(?:({amounts.RANGE_SIGN})({amounts.AMOUNT}))?[ ]?(%|\u2030)"
 )
+_RATES = "|".join(re.escape(name) for name in _NAMES if re.match("[A-Za-zμ]+/", name))
+_BARE = pattern(rf"(?<![\w/.=*+-])(?<!\d[ ])({_RATES})(?![\w/=*+])")
+_PER = re.compile(r"(每.*)\{\}(.+)")
 _PRESSURE = pattern(r"(?<![\w.])(\d{2,3})/(\d{2,3})[ ]?(?:mmHg|毫米汞柱)(?![A-Za-z])")
 _TALL = pattern(r"(?<![\d.,])(\d{1,2})米(\d{1,2})(?![\d.米])")
 _FEET = pattern(r"(?<![\w.])(\d{1,2})[ ]?['\u2032\u2019][ ]?(\d{1,2})?(?:[ ]?[\"\u2033\u201d])")
@@ -66,6 +69,15 @@ def _measure(match: re.Match[str], language: str) -> str | None:
     if high:
         number += " to " + numbers_en.decimal(high)
     return f"{_minus(sign, unit, language)}{number} {one if amounts.is_one(high or low) else many}"
+
+
+def _bare(match: re.Match[str], language: str) -> str:
+    """A unit without a number: km/h is 公里每小时."""
+    template, _, many = _UNITS[match.group(1)][:3]
+    if language == "en":
+        return many
+    per = _PER.fullmatch(template)
+    return f"{per.group(2)}{per.group(1)}" if per else template.format("")
 
 
 def _percent(match: re.Match[str], language: str) -> str | None:
@@ -131,6 +143,7 @@ def _feet(match: re.Match[str], language: str) -> str | None:
     return f"{numbers_en.cardinal(feet)} foot {numbers_en.cardinal(inches)}"
 
 
+BARE = (Rule("unit", _BARE, _bare),)
 RULES = (
     Rule("price per piece", _PER_ONE, lambda match, language: "每"),
     Rule("product", _MEASURE_TIMES, lambda match, language: "\u00d7" if language == "zh" else " times "),

@@ -14,6 +14,10 @@ _NAMED = pattern(
     r"版本号?|内核)[ \t]{0,2})(\d{1,4}\.\d{1,4})(?![\w]|\.\d)",
     re.IGNORECASE,
 )
+_EITHER = pattern(
+    r"((?:USB|HDMI|PCIe|SATA|DDR|DP|Wi-?Fi|[Bb]luetooth|蓝牙)[ -]?\d{1,2}(?:\.\d)?|[A-Za-z][ ]?\d{1,2}\.\d)"
+    r"((?:/\d{1,2}\.\d|(?<!\.\d)/\d{1,2}){1,3})(?![\w/]|\.\d)"
+)
 _MODEL = pattern(r"(?<![A-Za-z0-9])([A-Za-z]{1,12})-(\d{1,4})(?![\d.,:-]*\d|[A-Za-z%])")
 _GLUED = pattern(r"(?<=[A-Za-z])(\d{3,8})(?![\d.,:]*\d)")
 _SUFFIX = pattern(r"(?<![^\s(\u4e00-\u9fff])\.(?=[A-Za-z]{2,6}(?![\w.]))")
@@ -53,6 +57,11 @@ def _named(match: re.Match[str], language: str) -> str:
     return match.group(1) + ("点" if language == "zh" else " point ").join(spoken)
 
 
+def _either(match: re.Match[str], language: str) -> str:
+    """USB 3.0/2.0 is one or the other, no fraction."""
+    return match.group(1) + match.group(2).replace("/", "\u3001" if language == "zh" else ", ")
+
+
 def _model(match: re.Match[str], language: str) -> str | None:
     letters, number = match.groups()
     if language == "zh":
@@ -72,6 +81,11 @@ def _glued(match: re.Match[str], language: str) -> str | None:
     return numbers_en.digits(number)
 
 
-RULES = (Rule("version", _DOTTED, _dotted), Rule("version", _SHORT, _short), Rule("version", _NAMED, _named))
+RULES = (
+    Rule("versions", _EITHER, _either),
+    Rule("version", _DOTTED, _dotted),
+    Rule("version", _SHORT, _short),
+    Rule("version", _NAMED, _named),
+)
 MODELS = (Rule("model", _MODEL, _model), Rule("model", _GLUED, _glued))
 SUFFIXES = (Rule("suffix", _SUFFIX, lambda match, language: "点" if language == "zh" else "dot "),)

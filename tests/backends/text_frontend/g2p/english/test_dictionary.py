@@ -33,3 +33,12 @@ def test_every_line_of_the_shipped_table_is_found():
 
 def test_an_empty_table_has_no_words():
     assert Dictionary(b"").find("a") == []
+
+
+def test_every_pronunciation_is_found_wherever_a_word_stands_in_the_table():
+    numbers = {f"w{number:04}": number % 4 + 1 for number in range(400)}
+    table = "".join(f"{word}\tP{place}\n" for word, count in numbers.items() for place in range(count))
+    dictionary = Dictionary(table.encode())
+    for word, count in numbers.items():
+        assert dictionary.find(word) == [[f"P{place}"] for place in range(count)]
+    assert dictionary.find("w0000a") == dictionary.find("a") == dictionary.find("x") == dictionary.find("w") == []

@@ -49,3 +49,11 @@ def test_the_rough_reading_skips_no_letter_and_stresses_the_first_vowel():
     assert read_roughly("strength") == "stɹˈɛŋθ"
     for letter in "abcdefghijklmnopqrstuvwxyz":
         assert read_roughly(letter)
+
+
+def test_words_sound_the_same_in_any_company(network):
+    words = ["blorp", "", "kubernetes", "z", "activationist", "q" * MAX_LETTERS, "frobnicator", "zorgle", "snark", "ib"]
+    alone = [network.pronounce(word) for word in words]
+    assert network.pronounce_all(words) == alone
+    assert network.pronounce_all(words[::-1]) == alone[::-1]
+    assert network.pronounce_all([]) == []
