@@ -29,6 +29,8 @@ from tests.e2e.calls import SENTENCES, Audio, inputs_for, speak
 from tests.e2e.streams import listen
 from tests.e2e.test_recovery import wait_until
 from tests.harness import VOICE, RunningServer, clone_root, edit_yaml, running_server, voxrepo
+from voxrepo.repository.layout import Layout
+from voxrepo.rollout.pins import pin_versions
 from voxrepo.supervisor.arms import SUSPECT_S
 
 pytestmark = pytest.mark.e2e
@@ -175,6 +177,10 @@ def test_broken_arms_are_refused_with_the_reason_while_the_voice_serves(root: Pa
             return str(arm.reason)
 
         assert "silent" in reason_of(3, "a")
+        planner.no_plan()  # before the last process of the arm has ended, which nobody takes for a death
+        wait_until(lambda: loaded_versions(server) == {1}, 20, "the arm's process has ended")
+        time.sleep(1)  # for the watch to see it
+        assert server.read_state()["stub_restarts"] == 0
         assert "generator.onnx" in reason_of(4, "b")
         assert "version directory is missing" in reason_of(9, "c")
 
@@ -264,3 +270,21 @@ def test_arms_come_back_with_what_they_share_and_with_the_engine(root: Path) -> 
         planner.wait(lambda status: status.voices[VOICE].arms["candidate"].state == "ready")
         assert is_half(pinned(server, SENTENCES[0], "candidate")[0], whole)
         assert np.array_equal(speak(client, SENTENCES[0], seed=1), whole)
+
+
+@pytest.mark.soak
+def test_a_server_that_was_away_at_the_end_of_a_promotion_takes_up_the_pinned_versions(root: Path) -> None:
+    with running_server(root) as server, load(server) as seen:
+        planner = Planner(server)
+        planner.plan(arms={"candidate": HALF}, weights={"candidate": 0.0})
+        planner.wait()
+        pid = server.read_state()["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        planner.plan(stable=HALF, arms={"candidate": HALF})
+        pin_versions(Layout.of(root), VOICE, HALF)
+        planner.no_plan()
+        os.kill(pid, signal.SIGCONT)
+        planner.wait()
+        seen.wait_for("half")
+        wait_until(lambda: loaded_versions(server) == {2}, 20, "the old version is unloaded")
+    assert set(seen.heard) == {"whole", "half"}

@@ -14,6 +14,7 @@ from voxrepo.edge.table import EdgeTable, read_table
 from voxrepo.repository.arms import CheckedArm, check_arm
 from voxrepo.repository.check import CheckedVoice, take_inventory
 from voxrepo.repository.layout import Layout
+from voxrepo.rollout.pins import pin_versions
 from voxrepo.rollout.plan import Plan, PlannedVoice, ReplicaStatus, RolloutFolder, Versions, read_json, write_json
 from voxrepo.rollout.route import Route
 from voxrepo.supervisor import arm_change
@@ -411,3 +412,77 @@ def test_arms_are_gone_with_the_rollout(scene: Scene, tmp_path: Path) -> None:
     assert scene.done == ["load new", "release new"]
     assert scene.released == [("one.vocoder", {2})]
     assert (scene.status.generation, scene.status.voices) == (2, {})
+
+
+def test_the_last_stub_of_a_rollout_that_is_gone_is_no_death(scene: Scene) -> None:
+    scene.problems["load new"] = Unavailable("the audio is not a number")
+    scene.plan(arms={"new": B})
+    scene.step(3)
+    assert scene.status.voices["one"].arms["new"].state == "failed"
+    assert scene.released == [("one.vocoder", {2})], "its end is expected"
+    write_json(scene.folder.plan_file, Plan(generation=2))
+    scene.step(2)
+    assert scene.arms.fate(Stub(2, 0.0, "one.vocoder", version=2)) == "ignore"
+    assert scene.arms.fate(Stub(1, 0.0, "one.vocoder", version=1)) == "cure"
+    assert scene.arms.fate(Stub(4, 0.0, "one.vocoder")) == "cure", "it may be anybody's"
+
+
+def test_a_voice_that_left_the_plan_gets_what_its_file_pins(scene: Scene) -> None:
+    scene.ready_arm()
+    pin_versions(scene.layout, "one", B)
+    write_json(scene.folder.plan_file, Plan(generation=9))
+    scene.step(8)
+    assert scene.table.voices["one"].versions == B
+    assert (set(scene.table.voices), scene.status.generation) == ({"one"}, 9)
+    assert scene.done == ["load new", "swap", "release None", "release new"]
+    assert scene.arms.is_busy is False
+
+
+def test_a_move_that_the_rollout_took_back_meanwhile_is_taken_back(scene: Scene) -> None:
+    scene.ready_arm()
+    scene.uses = {"one|text_frontend=1,acoustic=1,vocoder=1"}
+    scene.plan(B, arms={"new": B})
+    scene.step(2)
+    write_json(scene.folder.plan_file, Plan(generation=9))
+    scene.step(2)
+    assert scene.done == ["load new"], "the old versions are still in use"
+    scene.uses = set()
+    scene.step(12)
+    assert scene.table.voices["one"].versions == A
+    assert scene.status.generation == 9
+
+
+def test_versions_that_a_file_pins_and_that_do_not_work_are_given_up(scene: Scene) -> None:
+    scene.plan()
+    scene.step()
+    scene.problems["load stable"] = Unavailable("silent")
+    pin_versions(scene.layout, "one", B)
+    write_json(scene.folder.plan_file, Plan(generation=9))
+    scene.step(8)
+    assert scene.done == ["load stable"], "tried once"
+    assert scene.table.voices["one"].versions == A
+    assert scene.status.generation == 9
+
+
+def test_a_file_that_somebody_edits_counts_from_the_next_start_unless_a_rollout_was_missed(scene: Scene) -> None:
+    other = PlannedVoice(rollout="r", stable=A)
+    write_json(scene.folder.plan_file, Plan(generation=1, voices={"other": other}))
+    scene.step()
+    pin_versions(scene.layout, "one", B)
+    write_json(scene.folder.plan_file, Plan(generation=2))
+    scene.step(4)
+    assert (scene.done, scene.table.voices["one"].versions) == ([], A)
+    write_json(scene.folder.plan_file, Plan(generation=4, voices={"other": other}))
+    scene.step(seconds=20.0)
+    scene.step(8)
+    assert scene.table.voices["one"].versions == B
+
+
+def test_a_voice_whose_file_cannot_be_read_keeps_its_versions(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.plan()
+    scene.step()
+    scene.layout.voice_file("one").write_text("voice: [")
+    write_json(scene.folder.plan_file, Plan(generation=9))
+    scene.step(4)
+    assert (scene.done, scene.status.generation) == ([], 9)
+    assert "one keeps its versions" in caplog.text

@@ -85,7 +85,8 @@ class PlannedVoice(StrictModel):
 class Plan(StrictModel):
     """Attributes:
     generation: grows with every change.
-    voices: voices that a rollout concerns; all others are as ``voice.yaml`` says.
+    voices: voices that a rollout concerns; all others are as ``voice.yaml`` said at the server's start, or when they
+        left the plan.
     """
 
     generation: Annotated[int, Field(ge=0)] = 0

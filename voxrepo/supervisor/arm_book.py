@@ -13,13 +13,14 @@ from voxrepo.repository.voice import VoiceSpec
 from voxrepo.rollout.plan import PlannedVoice, Versions
 from voxrepo.supervisor.arm_change import Change
 from voxrepo.supervisor.arm_guard import Fate
-from voxrepo.supervisor.arm_policy import LoadArm, Replace, only_of_arms
+from voxrepo.supervisor.arm_policy import Facts, LoadArm, Replace, only_of_arms
 from voxrepo.supervisor.arm_record import ArmRecord
 from voxrepo.supervisor.arm_report import table_of
 from voxrepo.supervisor.board import Board
+from voxrepo.supervisor.left_voices import LeftVoices
 from voxrepo.supervisor.plan_follower import PlanFollower
 from voxrepo.supervisor.stub_watch import Stub
-from voxrepo_contract.names import VOICE_STAGES, stage_model_name
+from voxrepo_contract.names import VOICE_STAGES
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +38,13 @@ class ArmBook:
         self._layout = layout
         self._board = board
         self._follower = follower
+        self._left = LeftVoices(layout)
         self._records: dict[str, ArmRecord] = {}
         self._change: Change | None = None
         self._now_s = 0.0
 
     def _wanted(self, voice: str) -> PlannedVoice | None:
-        return self._follower.plan.voices.get(voice)
+        return self._follower.plan.voices.get(voice) or self._left.wanted.get(voice)
 
     def _publish(self) -> None:
         table = table_of(self._records, self._follower.plan)
@@ -59,14 +61,17 @@ class ArmBook:
         found = self._stage_of(stub.model)
         if found is None:
             return "cure"
-        record, stage = found
+        voice, stage = found
+        record = self._records.get(voice)
         change = self._change if self._change is not None and self._change.record is record else None
         if change is not None and isinstance(change.action, Replace):
             return "ignore"
         if stub.version is None:
             # it ended before it could say what it was: what is being loaded, as all others have said it long ago
             return "ignore" if change is not None and isinstance(change.action, LoadArm) else "cure"
-        arms = only_of_arms(record.facts(), stage, stub.version)
+        # the last stubs of a rollout may end after everything else of it
+        facts = Facts(voice, self._board.inventory.voices[voice].spec.versions) if record is None else record.facts()
+        arms = only_of_arms(facts, stage, stub.version)
         if arms is None:
             return "cure"
         return "arm" if arms else "ignore"
@@ -74,9 +79,10 @@ class ArmBook:
     def died(self, stub: Stub, cause: str) -> None:
         """See :class:`voxrepo.supervisor.arm_guard.ArmGuard`."""
         found = self._stage_of(stub.model)
-        if found is None or stub.version is None:
+        record = self._records.get(found[0]) if found is not None else None
+        if found is None or record is None or stub.version is None:
             return
-        record, stage = found
+        stage = found[1]
         wanted = self._wanted(record.name)
         reason = f"the process of its {stage} version {stub.version} died" + (f" ({cause})" if cause else "")
         for arm in only_of_arms(record.facts(), stage, stub.version) or []:
@@ -117,9 +123,9 @@ class ArmBook:
                     record.withdraw(arm, self._now_s, is_broken=True)
         self._publish()
 
-    def _stage_of(self, model: str) -> tuple[ArmRecord, str] | None:
-        for record in self._records.values():
-            for stage in VOICE_STAGES:
-                if stage_model_name(record.name, stage) == model:
-                    return record, stage
-        return None
+    def _stage_of(self, model: str) -> tuple[str, str] | None:
+        """The voice and the stage of an engine's model; ``None`` if it is no voice's."""
+        voice, _, stage = model.rpartition(".")
+        if stage not in VOICE_STAGES or not (voice in self._records or voice in self._board.inventory.voices):
+            return None
+        return voice, stage

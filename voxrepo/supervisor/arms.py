@@ -14,7 +14,7 @@ from voxrepo.repository.check import CheckedVoice
 from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.publish import publish_voice
-from voxrepo.rollout.plan import PlannedVoice, ReplicaStatus, ReplicaVoice, RolloutFolder, Versions
+from voxrepo.rollout.plan import STATUS_LIMIT_S, PlannedVoice, ReplicaStatus, ReplicaVoice, RolloutFolder, Versions
 from voxrepo.supervisor.arm_book import ArmBook
 from voxrepo.supervisor.arm_change import Change, EngineFacts, begin
 from voxrepo.supervisor.arm_memory import free_bytes
@@ -154,8 +154,10 @@ class Arms(ArmBook):
             now_s: time on the clock of ``time.monotonic``.
             busy: voices that are being recovered, and are let alone.
         """
-        self._now_s = now_s
-        self._follower.refresh()
+        was_away, self._now_s = now_s - self._now_s > STATUS_LIMIT_S, now_s
+        before = self._follower.plan
+        if self._follower.refresh():
+            self._left.plan_changed(before, self._follower.plan, self._board.inventory.voices if was_away else ())
         self._take_stock()
         self._end_change(now_s)
         self._publish()
@@ -173,12 +175,14 @@ class Arms(ArmBook):
         self._report(now_s)
 
     def _take_stock(self) -> None:
-        """Keep a record of every voice that the plan names, or that has something of a rollout in the engine."""
-        for name in self._follower.plan.voices:
+        """Keep a record of every voice that the plan names or named, or that has something of it in the engine."""
+        for name in (*self._follower.plan.voices, *self._left.wanted):
             voice = self._board.inventory.voices.get(name)
             if name not in self._records and voice is not None:
                 self._records[name] = ArmRecord(voice)
         for name, record in list(self._records.items()):
+            if name in self._left.wanted and is_settled(self._left.wanted[name], record.facts()):
+                self._left.forget(name)
             wanted = self._wanted(name)
             if not self._board.is_served(name) and (record.arms or record.leaving):
                 self._lose_voice(record, wanted)
@@ -260,6 +264,10 @@ class Arms(ArmBook):
         if change.run.problem is None:
             self._succeeded(change, engine, now_s)
             return
+        if isinstance(change.action, LoadArm):  # what was loaded for it was unloaded again, and is about to end
+            for stage, version in change.action.versions.items():
+                if version not in change.standing.loaded.get(stage, frozenset()):
+                    engine.released(stage_model_name(change.record.name, stage), {version}, now_s)
         change.record.hold_since_s = None
         self.needs_fresh_engine |= change.run.is_spoiled
         if change.is_disturbed:
