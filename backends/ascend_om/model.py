@@ -67,6 +67,7 @@ class TritonPythonModel:
             )
             settings = RuntimeSettings(
                 threads=parameters.threads,
+                opening_threads=parameters.opening_threads,
                 runtime=parameters.runtime,
                 mode=mode,
                 worker=self._workers.get,

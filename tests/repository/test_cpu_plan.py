@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from voxrepo.repository.cpu_plan import Parallelism, cpu_quota_cores, plan_cpu, usable_cores
+from voxrepo.repository.cpu_plan import Parallelism, cpu_quota_cores, opening_threads, plan_cpu, usable_cores
 from voxrepo.repository.voice import StageSettings
 
 
@@ -74,3 +74,9 @@ def test_a_stage_on_npus_gets_an_instance_for_each(device_ids: list[int], instan
     settings = StageSettings(version=1, device_ids=device_ids)
     assert plan_cpu("vocoder", settings, cores=64, on_npu=True).instances == instances
     assert plan_cpu("vocoder", settings.model_copy(update={"instances": 5}), cores=64, on_npu=True).instances == 5
+
+
+def test_windows_that_begin_segments_get_two_threads_unless_their_number_is_given() -> None:
+    assert opening_threads(StageSettings(version=1), cores=8) == 2
+    assert opening_threads(StageSettings(version=1), cores=1) == 1
+    assert opening_threads(StageSettings(version=1, threads=3), cores=8) == 3

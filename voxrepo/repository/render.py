@@ -12,7 +12,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from voxrepo.repository.cpu_plan import plan_cpu
+from voxrepo.repository.cpu_plan import opening_threads, plan_cpu
 from voxrepo.repository.voice import StageSettings, VoiceSpec
 from voxrepo_contract.names import stage_model_name
 from voxrepo_contract.tensors import ENSEMBLE_OUTPUTS, VOICE_INPUTS, TensorSpec, stage_contract
@@ -86,6 +86,8 @@ def stage_config(
     policy.default_timeout_microseconds = settings.queue_timeout_ms * 1000
     policy.max_queue_size = settings.max_queue_size
     config.parameters["threads"].string_value = str(parallelism.threads)
+    if stage == "vocoder" and not on_npu:
+        config.parameters["opening_threads"].string_value = str(opening_threads(settings, cores))
     config.parameters["unit_batch"].string_value = str(settings.unit_batch)
     if settings.device_ids:
         config.parameters["device_ids"].string_value = ";".join(map(str, settings.device_ids))

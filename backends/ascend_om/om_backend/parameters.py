@@ -24,6 +24,7 @@ class ModelParameters:
 
     Attributes:
         threads: intra-op threads of graphs on a CPU.
+        opening_threads: those of a vocoder for the windows that begin segments.
         unit_batch: units per call; ``None`` measures what is cheapest.
         runtime: ``acl``, ``ais_bench``, ``torch_npu`` or ``onnx``; ``None`` takes the usual one of the file type.
         device_ids: devices that the instances take in turn.
@@ -32,6 +33,7 @@ class ModelParameters:
     """
 
     threads: int = 1
+    opening_threads: int = 1
     unit_batch: int | None = None
     runtime: str | None = None
     device_ids: tuple[int, ...] = (0,)
@@ -49,8 +51,10 @@ def read_parameters(config: Mapping[str, Any]) -> ModelParameters:
     batch = texts.get("unit_batch", "auto")
     watchdog_ms = _number("watchdog_ms", texts.get("watchdog_ms", str(WATCHDOG_MS)), 1, 24 * 3600 * 1000)
     options = {name: texts[name] for name in RUNTIME_OPTIONS if name in texts}
+    threads = _number("threads", texts.get("threads", "1"), 1, 1024)
     return ModelParameters(
-        threads=_number("threads", texts.get("threads", "1"), 1, 1024),
+        threads=threads,
+        opening_threads=_number("opening_threads", texts.get("opening_threads", str(threads)), 1, 1024),
         unit_batch=None if batch == "auto" else _number("unit_batch", batch, 1, 4096),
         runtime=texts.get("runtime") or None,
         device_ids=_device_ids(texts.get("device_ids", "0")),

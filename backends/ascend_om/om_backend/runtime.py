@@ -65,6 +65,7 @@ class RuntimeSettings:
 
     Attributes:
         threads: intra-op threads of a CPU graph.
+        opening_threads: those for a vocoder's windows that begin segments.
         runtime: the model's parameter ``runtime``; ``None`` takes the usual one of each file type.
         mode: what the server was started for (``VOXREPO_DEVICE``).
         worker: gives the instance's worker for a runtime and a device; ``None`` where graphs run in this process only.
@@ -74,6 +75,7 @@ class RuntimeSettings:
     """
 
     threads: int = 1
+    opening_threads: int = 1
     runtime: str | None = None
     mode: Mode = "cpu"
     worker: Callable[[str, str], DeviceWorker] | None = None

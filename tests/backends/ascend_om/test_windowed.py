@@ -1,16 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from om_backend.device.description import GraphDescription
 from om_backend.job import Program
 from om_backend.programs import load_program
 from om_backend.programs.windowed import WindowedProgram
-from om_backend.runtime import RuntimeSettings
+from om_backend.runtime import Graph, RuntimeSettings, load_graph
 from onnx import helper
 
 from voxrepo_contract.errors import Internal, InvalidArgument, VoxrepoError
@@ -424,3 +426,48 @@ def test_segments_too_short_for_the_graphs_reflections_are_lengthened_for_it(tmp
 def test_warm_up_keeps_to_the_least_frames(tmp_path: Path):
     place_reflecting(tmp_path, min_frames=WINDOW)
     assert "generator" in load(tmp_path).warm_up()
+
+
+class RecordingGraph:
+    """A graph that notes how long its windows were."""
+
+    description: GraphDescription | None = None
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.lengths: list[int] = []
+
+    def run(self, feeds: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+        self.lengths.append(feeds["features"].shape[2])
+        return self._graph.run(feeds)
+
+    def release_work_memory(self) -> None:
+        self._graph.release_work_memory()
+
+    def close(self) -> None:
+        self._graph.close()
+
+
+def test_windows_that_begin_segments_run_in_the_graph_for_them_and_sound_the_same(tmp_path: Path):
+    opening_frames = WINDOW // 2
+    stage = place_vocoder(tmp_path, first_window_frames=opening_frames)
+    spec = stage.graphs["generator"]
+    usual, opening = (
+        RecordingGraph(load_graph(tmp_path, spec, RuntimeSettings(threads=threads))) for threads in (1, 2)
+    )
+    sent = request([3 * WINDOW, 2 * WINDOW])
+    (heard,) = run_all(WindowedProgram(stage, {"generator": usual}, 1, opening=opening), [sent])
+    (expected,) = run_all(WindowedProgram(stage, {"generator": usual._graph}, 1), [sent])
+    assert np.abs(heard.outputs["audio"].astype(int) - expected.outputs["audio"]).max() <= 1
+    assert len(opening.lengths) >= 2
+    assert max(opening.lengths) == opening_frames < min(usual.lengths)
+
+
+def test_a_program_has_the_graph_for_openings_only_with_threads_of_their_own(tmp_path: Path):
+    place_vocoder(tmp_path, first_window_frames=WINDOW // 2)
+    for threads, opening_threads in ((1, 2), (1, 1), (2, 2)):
+        loaded = Mock()
+        settings = RuntimeSettings(threads=threads, opening_threads=opening_threads, loaded=loaded)
+        load_program(tmp_path, settings, 1)
+        wanted = [f"onnxruntime on the CPU, {each} threads" for each in dict.fromkeys((threads, opening_threads))]
+        assert [call.args[1] for call in loaded.call_args_list] == wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from om_backend.cost_store import CostStore
@@ -10,7 +11,7 @@ from om_backend.programs.direct import DirectProgram
 from om_backend.programs.foreign import is_foreign, load_foreign
 from om_backend.programs.length_regulated import LengthRegulatedProgram
 from om_backend.programs.windowed import WindowedProgram
-from om_backend.runtime import RuntimeSettings, load_graph
+from om_backend.runtime import Graph, RuntimeSettings, load_graph
 from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.stage import (
     STAGE_FILE,
@@ -43,7 +44,15 @@ def load_program(version_dir: Path, settings: RuntimeSettings, unit_batch: int |
     if isinstance(stage, LengthRegulatedStage):
         return LengthRegulatedProgram(stage, graphs, unit_batch, store)
     if isinstance(stage, WindowedStage):
-        return WindowedProgram(stage, graphs, unit_batch, store)
+        return WindowedProgram(stage, graphs, unit_batch, store, _opening_graph(version_dir, stage, settings))
     if isinstance(stage, DirectStage):
         return DirectProgram(stage, graphs, unit_batch, store)
     raise ConfigError(f"program {stage.program!r} is not one that ascend_om runs", file=version_dir / STAGE_FILE)
+
+
+def _opening_graph(version_dir: Path, stage: WindowedStage, settings: RuntimeSettings) -> Graph | None:
+    """The generator once more, with the threads for windows that begin segments; None if those have no more."""
+    spec = stage.graphs["generator"]
+    if spec.device != "cpu" or not stage.options.first_window_frames or settings.opening_threads == settings.threads:
+        return None
+    return load_graph(version_dir, spec, replace(settings, threads=settings.opening_threads))

@@ -89,6 +89,8 @@ class SizedGraph:
         assert shape is not None, f"{self.file} has no call for {rows} rows of length {longest}"
         return shape
 
-    def run(self, feeds: Arrays) -> dict[str, Array]:
-        """Run the graph; feeds are cast to the data types that it asks for."""
-        return self.graph.run({name: value.astype(self._dtypes[name], copy=False) for name, value in feeds.items()})
+    def run(self, feeds: Arrays, graph: Graph | None = None) -> dict[str, Array]:
+        """Run the graph, or another one of the same file; feeds are cast to the data types that it asks for."""
+        return (graph or self.graph).run(
+            {name: value.astype(self._dtypes[name], copy=False) for name, value in feeds.items()}
+        )

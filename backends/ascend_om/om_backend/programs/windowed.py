@@ -65,6 +65,14 @@ class WindowedProgram:
     input ``mask`` FP32 [batch, 1, frames], 1 on true frames and 0 on padding, then padding behind a window equals the
     sequence's true end, and windows of all lengths share calls. Without that input nothing is ever padded.
 
+    Args:
+        stage: description of the version.
+        graphs: ``generator``.
+        unit_batch: windows of a call; ``None`` measures what is cheapest.
+        store: keeps measured costs.
+        opening: the generator's graph for windows of at most ``first_window_frames``, on which a listener waits; always
+            this one for these, so that a window's audio does not depend on who asks for it. None for the same graph.
+
     Attributes:
         rejections: results that were not fit to be sent.
     """
@@ -75,7 +83,9 @@ class WindowedProgram:
         graphs: Mapping[str, Graph],
         unit_batch: int | None,
         store: CostStore | None = None,
+        opening: Graph | None = None,
     ) -> None:
+        self._opening = opening
         interface = stage.interface
         if interface.channels is None or interface.hop_length_samples is None or interface.sample_rate_hz is None:
             raise InvalidArgument("a vocoder's interface needs channels, hop_length_samples and sample_rate_hz")
@@ -123,7 +133,7 @@ class WindowedProgram:
             feeds = self._feeds([], shape)
             if self._masked:
                 feeds["mask"] = np.ones_like(feeds["mask"])
-            return lambda: self._generator.run(feeds)["audio"].astype(np.float32, copy=False)
+            return lambda: self._run(feeds, shape)["audio"].astype(np.float32, copy=False)
 
         self._generator.measure(call_with, window)
         self._plan_for_gears()
@@ -191,7 +201,7 @@ class WindowedProgram:
 
     def _generate(self, group: Sequence[_Unit]) -> None:
         shape = self._shape(group)
-        audio = self._generator.run(self._feeds(group, shape))["audio"]
+        audio = self._run(self._feeds(group, shape), shape)["audio"]
         if audio.size != shape.batch * shape.length * self._hop:
             raise Internal(f"the generator made {audio.size} samples of {shape.batch} x {shape.length} frames")
         samples = audio.reshape(shape.batch, -1)
@@ -206,6 +216,10 @@ class WindowedProgram:
         for unit in group:
             if not unit.utterance.windows_left:
                 self._finish(unit.utterance)
+
+    def _run(self, feeds: Mapping[str, Array], shape: Shape) -> dict[str, Array]:
+        is_opening = shape.length <= (self._options.first_window_frames or 0)
+        return self._generator.run(feeds, self._opening if is_opening else None)
 
     def _feeds(self, group: Sequence[_Unit], shape: Shape) -> dict[str, Array]:
         features = np.zeros((shape.batch, self._channels, shape.length), np.float32)
