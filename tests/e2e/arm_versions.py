@@ -65,12 +65,15 @@ class Planner:
 
     Args:
         server: that follows.
+        rollout: id of the rollout that they tell of.
     """
 
-    def __init__(self, server: RunningServer) -> None:
+    def __init__(self, server: RunningServer, rollout: str = ROLLOUT) -> None:
         self._server = server
+        self._rollout = rollout
         self._folder = RolloutFolder(Layout.of(server.root).rollouts)
-        self.generation = 0
+        before = read_json(self._folder.plan_file, Plan)
+        self.generation = before.generation if before is not None else 0
 
     def plan(
         self,
@@ -79,9 +82,10 @@ class Planner:
         weights: Mapping[str, float] | None = None,
         *,
         resource_preserving: bool = False,
-        rollout: str = ROLLOUT,
+        rollout: str = "",
     ) -> None:
-        """Want this of the voice."""
+        """Want this of the voice, for another rollout if one is named."""
+        rollout = rollout or self._rollout
         route = Route(rollout=rollout, policy="canary", weights=dict(weights)) if weights else None
         self.generation += 1
         voice = PlannedVoice(

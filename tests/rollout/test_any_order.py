@@ -346,10 +346,19 @@ class AnyOrder(RuleBasedStateMachine):
                 assert server.stable == self.pinned
 
 
-AnyOrder.TestCase.settings = settings(
-    max_examples=30,
-    stateful_step_count=40,
+SETTINGS = settings(
+    max_examples=6,
+    stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
+
+
+class AnyLongOrder(AnyOrder):
+    """The same with more and longer examples."""
+
+
+AnyOrder.TestCase.settings = SETTINGS
+AnyLongOrder.TestCase.settings = settings(SETTINGS, max_examples=60, stateful_step_count=40)
 test_any_order = pytest.mark.timeout(300)(AnyOrder.TestCase)
+test_any_long_order = pytest.mark.soak(pytest.mark.timeout(600)(AnyLongOrder.TestCase))

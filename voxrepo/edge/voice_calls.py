@@ -16,6 +16,7 @@ from voxrepo.edge.costs import Costs
 from voxrepo.edge.dropped import take_dropped
 from voxrepo.edge.engine_client import CallerTimedOut, EngineCallFailed, ModelReloaded
 from voxrepo.edge.engine_errors import is_passing
+from voxrepo.edge.gates import line_name
 from voxrepo.edge.holding import Holding
 from voxrepo.edge.pieces_plan import JOINED_GROUPS, STREAM_GROUPS
 from voxrepo.edge.playback import Playback
@@ -93,7 +94,7 @@ class VoiceCalls:
         call = _checked(request, assignment, record, seen)
         if len(call.text) > self._long_text_chars:
             if self._admission is not None:
-                self._admission.check_long(voice.base, len(call.text), record.remaining_s())
+                self._admission.check_long(voice.base, len(call.text), record.remaining_s(), voice.versions)
             return await self._joined(call, request, assignment, record, seen)
         if self._admission is not None:
             self._admission.check(voice.base, len(call.text), record.remaining_s(), voice.ensemble)
@@ -113,7 +114,7 @@ class VoiceCalls:
     def _let_in_stream(self, call: VoiceCall, voice: VoiceEntry, record: RequestRecord) -> AbstractContextManager[None]:
         if self._admission is None:
             return nullcontext()
-        return self._admission.stream(voice.base, len(call.text), record.remaining_s())
+        return self._admission.stream(voice.base, len(call.text), record.remaining_s(), voice.versions)
 
     async def _joined(
         self, call: VoiceCall, request: Any, assignment: Assignment, record: RequestRecord, seen: Seen | None
@@ -166,7 +167,8 @@ class VoiceCalls:
         return VoiceStream(call, assignment.entry, record.id, infer, groups, playback, opening, window_s)
 
     def _window_s(self, voice: VoiceEntry) -> float:
-        return self._engine.costs.predict(stage_model_name(voice.base, "vocoder"), voice.window_frames)
+        line = line_name(stage_model_name(voice.base, "vocoder"), voice.versions["vocoder"])
+        return self._engine.costs.predict(line, voice.window_frames)
 
     async def _call(
         self, request: Any, needed_by_s: float | None, assignment: Assignment, record: RequestRecord
