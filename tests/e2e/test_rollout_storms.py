@@ -215,10 +215,16 @@ def finish(watched: Watched) -> None:
 
 
 def order(watched: Watched, command: Command) -> None:
-    """Give a command and wait until the controller has dealt with it."""
+    """Give a command and wait until the controller has carried it out."""
+    before = refusals(watched)
     with Store(watched.folder.database) as store:
         number = store.order(watched.id, command).id
         end = time.monotonic() + 30
         while not store.is_consumed(number):
             assert time.monotonic() < end, watched.said()
             time.sleep(0.05)
+    assert refusals(watched) == before, watched.said()
+
+
+def refusals(watched: Watched) -> int:
+    return sum(kind == "command_refused" for kind, *_ in watched.events())

@@ -19,6 +19,8 @@ from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.layout import Layout
 from voxrepo_contract.stage import read_stage, verify_files
 
+pytestmark = pytest.mark.e2e
+
 TEXTS = "The train leaves at nine.\nYes, please.\n"
 
 
@@ -56,6 +58,7 @@ def everything(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*")} - {".voxrepo"}
 
 
+@pytest.mark.soak
 def test_a_good_version_is_taken_with_its_scores_and_a_silent_one_is_not(root: Path, texts: Path, tmp_path: Path):
     arguments = ("--root", str(root), "--texts", str(texts), "--json")
     before = everything(root)

@@ -174,6 +174,14 @@ def test_a_paused_rollout_keeps_its_weights_and_its_step():
     assert (resumed.state.phase, resumed.state.step) == ("running", 1)
 
 
+def test_a_command_to_promote_need_not_wait_for_servers_to_take_up_the_weights():
+    command = Command(id=1, kind="promote")
+    behind = server(int8="ready", generation=6)
+    assert look(at("running"), behind, commands=[command]).state.phase == "promoting"
+    loading = server(int8="loading", generation=6)
+    assert look(at("running"), loading, commands=[command]).events[0].kind == "command_refused"
+
+
 def test_the_last_step_promotes_or_waits_for_the_command():
     assert look(at("running", step=1), READY, judgement=judged()).state.phase == "promoting"
     waiting = at("running", CANARY.replace(STEPS, STEPS + ", then: wait"), step=1)

@@ -343,7 +343,7 @@ def test_a_damaged_file_is_named(tmp_path):
         Store(file)
     file.unlink()
     with Store(file) as store:
-        for number in range(300):
+        for number in range(60):
             store.create(SPEC.model_copy(update={"voice": f"v{number}"}), STABLE)
     content = bytearray(file.read_bytes())
     content[4096 * 3 :] = b"\xa5" * (len(content) - 4096 * 3)
@@ -380,6 +380,7 @@ def test_a_lock_held_for_too_long_is_reported(tmp_path, monkeypatch):
         store.take_lease("me", 1)
 
 
+@pytest.mark.soak
 def test_a_killed_writer_leaves_a_whole_state(tmp_path):
     file = tmp_path / "r.db"
     with Store(file) as store:

@@ -68,7 +68,8 @@ def _promote(rollout: Rollout, command: Command, replicas: Replicas, now: float)
     arm = command.arm or arms[0]
     if arm not in arms:
         return _refused(rollout, command, f"there is no arm {arm!r}; arms: {', '.join(arms)}")
-    if why := replicas.not_ready(rollout):
+    # the moment after a step begins, servers do not divide by its weights yet; that is no reason to send him away
+    if why := replicas.not_ready(rollout, weights_too=False):
         return _refused(rollout, command, f"not all arms are ready ({why})")
     return moved(rollout, "promoting", f"{arm}: {command.said}", now, promoted=arm, stable_moved=True)
 

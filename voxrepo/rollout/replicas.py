@@ -53,8 +53,13 @@ class Replicas:
                     return f"{arm} on {status.name}: {found.reason or 'failed without a reason'}"
         return None
 
-    def not_ready(self, rollout: Rollout) -> str | None:
-        """Which server does not serve all arms yet as the plan says; None if all do and there is one at least."""
+    def not_ready(self, rollout: Rollout, *, weights_too: bool = True) -> str | None:
+        """Which server does not serve all arms yet as the plan says; None if all do and there is one at least.
+
+        Args:
+            rollout: whose arms.
+            weights_too: whether it must have taken up the rest of the plan as well.
+        """
         if not self.living:
             return "no server is alive"
         for status in self.living:
@@ -64,7 +69,7 @@ class Replicas:
                 if found is None or found.state != "ready" or found.versions != versions:
                     state = "not begun" if found is None else found.state
                     return f"{arm} on {status.name}: {state}"
-            if not self._is_settled(status):
+            if weights_too and not self._is_settled(status):
                 return f"{status.name}: has not taken up the plan's generation {self.generation} yet"
         return None
 
