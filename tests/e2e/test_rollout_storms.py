@@ -22,9 +22,9 @@ from tests.e2e.broken_versions import (
 )
 from tests.e2e.crowd import Arms, Crowd, crowd
 from tests.e2e.rollouts import Watched
+from tests.e2e.test_rollouts import controller_pid
 from tests.harness import VOICE, clone_root, edit_yaml, running_server, voxrepo
 from voxrepo.repository.voice import read_voice
-from voxrepo.rollout.controllers import living_controllers
 from voxrepo.rollout.decision import Command
 from voxrepo.rollout.store import Store
 
@@ -195,8 +195,7 @@ def test_a_kill_in_any_state_is_resumed_from(root: Path, who: str, phase: str) -
         if who == "server":
             server.kill()
         else:
-            for sign in living_controllers(watched.folder):
-                os.kill(sign.pid, signal.SIGKILL)
+            os.kill(controller_pid(watched), signal.SIGKILL)
             finish(watched)
     if who == "server":
         with running_server(root):
