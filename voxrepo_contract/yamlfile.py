@@ -89,14 +89,12 @@ def _lines_of(node: yaml.Node | None, at: Location, lines: dict[Location, int], 
 
 
 def _line_for(location: Location, lines: dict[Location, int]) -> int | None:
-    # pydantic adds union tags and field aliases that are not in the file: drop parts until a known place is left
-    parts = list(location)
-    while parts:
-        line = lines.get(tuple(parts))
-        if line is not None:
-            return line
-        parts.pop()
-    return lines.get(())
+    # pydantic adds union tags and field aliases that are not in the file: pass over parts that lead to no known place
+    known: Location = ()
+    for part in location:
+        if (*known, part) in lines:
+            known = (*known, part)
+    return lines.get(known)
 
 
 def _describe(error: Any) -> str:
@@ -172,6 +170,23 @@ def read(file: Path, model: type[ModelT]) -> ModelT:
         line = raw[: error.start].count(b"\n") + 1
         raise ConfigError("not valid UTF-8; save the file as UTF-8", file=file, line=line) from error
     return parse(text, model, file)
+
+
+def line_of(file: Path, where: str) -> int | None:
+    """The line of a key of a YAML file, for faults that are found only when it is held against something else.
+
+    Args:
+        file: that was read before without a fault.
+        where: keys and indices parted by dots. If there is no such key, the nearest one above it counts.
+    """
+    loader = _Loader(file.read_text(encoding="utf-8-sig"))
+    try:
+        lines: dict[Location, int] = {}
+        _lines_of(loader.get_single_node(), (), lines, file)
+    finally:
+        loader.dispose()
+    parts: list[str | int] = [int(part) if part.isdigit() else part for part in where.split(".")]
+    return _line_for(tuple(parts), lines)
 
 
 def dump(model: StrictModel) -> str:

@@ -26,6 +26,7 @@ from om_backend.workers import Workers
 
 from voxrepo_contract.errors import Internal, VoxrepoError
 from voxrepo_contract.heartbeat import Heartbeat
+from voxrepo_contract.stub_identity import identify
 
 METRICS_EVERY_S = 1.0
 MEMORY_EVERY_S = 10.0
@@ -42,6 +43,7 @@ class TritonPythonModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load and warm up. A failure here is a clean refusal to load, with its text in the model's state."""
+        identify(args.get("model_name", ""), args["model_version"])
         config = json.loads(args["model_config"])
         version_dir = Path(args["model_repository"]) / args["model_version"]
         instance = args["model_instance_name"]

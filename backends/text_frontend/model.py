@@ -20,6 +20,7 @@ from text_backend.build import Built, build_front_end
 from voxrepo_contract import tensors
 from voxrepo_contract.errors import InvalidArgument, VoxrepoError
 from voxrepo_contract.heartbeat import Heartbeat
+from voxrepo_contract.stub_identity import identify
 
 
 class TritonPythonModel:
@@ -31,6 +32,7 @@ class TritonPythonModel:
         Raises:
             TritonModelException: one sentence that says which file is wrong or what is not installed.
         """
+        identify(args["model_name"], args["model_version"])
         version_dir = Path(args["model_repository"]) / args["model_version"]
         self._name = args["model_name"]
         try:

@@ -19,10 +19,9 @@ from voxrepo.convert.stage_conversion import Job
 from voxrepo.convert.staging import alone_in
 from voxrepo.convert.target import find_target
 from voxrepo.convert.voice import ConvertedVoice, convert_voice
-from voxrepo.importers.install import STAGING_PREFIX
 from voxrepo.repository.check import check_voice
 from voxrepo.repository.layout import Layout
-from voxrepo.repository.publish import place_version
+from voxrepo.repository.publish import STAGING_PREFIX, place_version
 from voxrepo.repository.voice import read_voice
 from voxrepo_contract import emulated_om
 from voxrepo_contract.errors import ConfigError, ConversionRefused, InvalidArgument, NotFound

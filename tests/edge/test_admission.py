@@ -79,6 +79,9 @@ def test_streams_are_let_in_as_far_as_the_limits_and_the_measured_capacity_go(
     assert stream_refusal("a", active, need, NO_LIMITS) is None
 
 
+VERSION = voice(VOICE).versions["vocoder"]
+
+
 @dataclass
 class SimulatedEngine:
     """Calls that take a known time each, two at a time; the rest are the edge's own lines, costs and admission."""
@@ -93,7 +96,7 @@ class SimulatedEngine:
         self.admission = Admission(self, lambda: {VOICE: voice(VOICE)}, LIMITS)
 
     async def call(self, model: str, units: int, seconds: float, needed_by_s: float | None, audio_s: float) -> None:
-        gate = self.gates.of(model)
+        gate = self.gates.of(model, VERSION)
         arrived_s = now_s()
         place = await gate.enter(None, needed_by_s, units)
         assert place is not None
@@ -102,7 +105,8 @@ class SimulatedEngine:
         self.costs.observe(gate.name, units, inside_s, own_s)
         answer = pb.ModelInferResponse()
         answer.outputs.add(name="audio", shape=[1, round(audio_s * RATE_HZ)])
-        self.admission.observe(CallReport(gate.name, place.entered_s - arrived_s, inside_s, own_s, answer))
+        waited_s = place.entered_s - arrived_s
+        self.admission.observe(CallReport(gate.model, waited_s, inside_s, own_s, answer, gate.version))
         gate.leave(place)
 
 
@@ -283,3 +287,24 @@ async def test_a_server_whose_lines_let_nobody_in_is_not_ready(monkeypatch: pyte
     waiting[0].cancel()
     await asyncio.gather(waiting[0], return_exceptions=True)
     assert admission.lets_in()
+
+
+async def test_what_a_slow_candidate_costs_neither_delays_nor_refuses_those_who_use_the_stable_versions() -> None:
+    engine = SimulatedEngine(places=1)
+    slow = engine.gates.of(f"{VOICE}.vocoder", VERSION + 1)
+    for _ in range(20):
+        engine.costs.observe(slow.name, 20, 30.0, 30.0)
+        answer = pb.ModelInferResponse()
+        answer.outputs.add(name="audio", shape=[1, RATE_HZ])
+        engine.admission.observe(CallReport(slow.model, 0.0, 30.0, 30.0, answer, slow.version))
+    assert await slow.enter(0.0, units=20) is not None
+    waiting = asyncio.create_task(slow.enter(None, units=20))
+    await asyncio.sleep(0)
+    assert slow.waiting == 1
+    with engine.admission.stream(VOICE, 100, 1.0), engine.admission.stream(VOICE, 100, 1.0):
+        place = await engine.gates.of(f"{VOICE}.vocoder", VERSION).enter(0.0)
+        assert place is not None
+    versions = {**voice(VOICE).versions, "vocoder": VERSION + 1}
+    with pytest.raises(Unavailable, match="would wait 60"), engine.admission.stream(VOICE, 100, 1.0, versions):
+        pass
+    waiting.cancel()

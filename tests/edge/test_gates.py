@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxrepo.edge.gates import CONTINUATION_ROOM, MAX_AHEAD_S, OTHER_MODELS, CallGate, Gates, Place
+from voxrepo.edge.gates import CONTINUATION_ROOM, MAX_AHEAD_S, MAX_GATES, OTHER_MODELS, CallGate, Gates, Place
 from voxrepo.edge.playback import Playback
 from voxrepo.edge.voice_calls import JOINED_PACE
 from voxrepo_contract.errors import Unavailable
@@ -340,3 +340,40 @@ def test_whatever_happens_places_are_kept_to_and_the_most_urgent_enters_first(li
         assert (gate.running, gate.waiting) == (0, 0)
 
     run(scenario())
+
+
+async def test_each_version_of_a_stage_has_its_own_line_and_other_models_share_one_for_all_versions() -> None:
+    limits = {"voice.vocoder": 1, "voice": 1}
+    gates = Gates(limits.get, other_limit=1)
+    slow, stable = gates.of("voice.vocoder", 2), gates.of("voice.vocoder", "1")
+    await taken(slow)
+    await asyncio.wait_for(taken(stable), 1)
+    assert (stable.model, stable.version) == ("voice.vocoder", "1")
+    with pytest.raises(Unavailable, match=r"wait for voice\.vocoder version 2"):
+        await _refused(slow)
+    assert gates.of("voice", "1") is gates.of("voice")
+    assert gates.of("any.vocoder", "1") is gates.of("other", "7")
+    limits["voice.vocoder"] = 2
+    gates.refresh()
+    assert (slow.limit, stable.limit) == (2, 2)
+
+
+async def _refused(gate: CallGate) -> None:
+    tasks = [asyncio.create_task(gate.enter(None)) for _ in range(256)]
+    await asyncio.sleep(0)
+    try:
+        await gate.enter(None)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_made_up_versions_take_no_memory() -> None:
+    gates = Gates({"voice.vocoder": 1}.get, other_limit=1)
+    used = gates.of("voice.vocoder", 1)
+    await taken(used)
+    for version in range(2, 3 * MAX_GATES):
+        gates.of("voice.vocoder", version)
+    assert len(gates._gates) <= MAX_GATES
+    assert gates.of("voice.vocoder", 1) is used

@@ -18,6 +18,7 @@ from voxrepo.repository.check import take_inventory
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.publish import place_version
 from voxrepo_contract.errors import AlreadyExists, ConfigError, ConversionRefused, InvalidArgument
+from voxrepo_contract.stage import read_stage, sha256_of, write_stage
 
 SOURCE = PiperSource(Path("voice.onnx"), Path("voice.onnx.json"), "CC0")
 STAGES = ("text_frontend", "acoustic", "vocoder")
@@ -146,12 +147,74 @@ def test_a_faster_import_of_the_same_name_is_not_touched(layout: Layout, monkeyp
     assert set(take_inventory(layout).voices) == {"new"}
 
 
-def test_a_voice_that_is_there_is_not_touched(layout: Layout):
+def test_a_voice_with_just_these_files_is_not_touched(layout: Layout):
     make_voice(layout, "new")
     before = snapshot(layout)
     with pytest.raises(
-        AlreadyExists, match=r"there is a voice new already .*; choose another --name or remove that one"
+        AlreadyExists, match=r"there is a voice new already, with just these files \(text_frontend 1, acoustic 1, voc"
     ):
+        run(layout)
+    assert snapshot(layout) == before
+
+
+def other_vocoder(onnx_file: Path, config_file: Path, out: Path, **options: Any) -> VoiceImport:
+    """Stages of which the vocoder is another one."""
+    result = cut(onnx_file, config_file, out, **options)
+    stage = read_stage(out / "vocoder")
+    graph = out / "vocoder" / stage.graphs["generator"].file
+    graph.write_bytes(b"another graph")
+    spec = stage.graphs["generator"].model_copy(update={"sha256": sha256_of(graph)})
+    write_stage(out / "vocoder", stage.model_copy(update={"graphs": {"generator": spec}}))
+    return result
+
+
+def test_a_voice_that_is_there_gets_new_versions_of_what_differs(layout: Layout, monkeypatch: pytest.MonkeyPatch):
+    make_voice(layout, "new")
+    before = snapshot(layout)
+    monkeypatch.setattr(install, "import_piper", other_vocoder)
+    imported = run(layout)
+    assert imported.versions == {"text_frontend": 1, "acoustic": 1, "vocoder": 2}
+    assert imported.new == ("vocoder",)
+    added = {name for name in snapshot(layout) if name not in before}
+    assert added == {f"model_repository/new.vocoder/2{file}" for file in ("", "/stage.yaml", "/generator.onnx")}
+    assert {name: content for name, content in snapshot(layout).items() if name in before} == before
+
+
+def test_importing_the_same_twice_makes_one_new_version(layout: Layout, monkeypatch: pytest.MonkeyPatch):
+    make_voice(layout, "new")
+    monkeypatch.setattr(install, "import_piper", other_vocoder)
+    run(layout)
+    with pytest.raises(AlreadyExists, match="vocoder 2"):
+        run(layout)
+
+
+def test_an_import_that_does_not_fit_the_voice_adds_nothing(layout: Layout, monkeypatch: pytest.MonkeyPatch):
+    def louder(onnx_file: Path, config_file: Path, out: Path, **options: Any) -> VoiceImport:
+        result = other_vocoder(onnx_file, config_file, out, **options)
+        for stage in ("acoustic", "vocoder"):
+            spec = read_stage(out / stage)
+            interface = spec.interface.model_copy(update={"channels": 80})
+            write_stage(out / stage, spec.model_copy(update={"interface": interface}))
+        return result
+
+    make_voice(layout, "new")
+    before = snapshot(layout)
+    monkeypatch.setattr(install, "import_piper", louder)
+    with pytest.raises(ConfigError, match=r"interface.channels: is 80, but 8 in version 1"):
+        run(layout)
+    assert snapshot(layout) == before
+
+
+def test_a_failure_while_placing_new_versions_leaves_none(layout: Layout, monkeypatch: pytest.MonkeyPatch):
+    make_voice(layout, "new")
+    before = snapshot(layout)
+
+    def fails(*args: Any) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(install, "import_piper", other_vocoder)
+    monkeypatch.setattr(install, "place_version", fails)
+    with pytest.raises(ConfigError, match="cannot be written: No space left"):
         run(layout)
     assert snapshot(layout) == before
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from voxrepo.metrics.accounting import Accountant
+from voxrepo.metrics.accounting import MAX_ARMS, OTHER_ARMS, Accountant, RequestRecord
 from voxrepo.metrics.registry import EdgeMetrics
 from voxrepo_contract.errors import DeadlineExceeded, Internal, InvalidArgument, Unavailable, VoxrepoError
 
@@ -120,10 +120,10 @@ def test_a_stream_is_counted_by_its_pieces_and_the_stalls_of_a_player(
     assert record.gaps_s == pytest.approx([0.3, 1.5, 0.2])
     assert sample(metrics, "voxrepo_pieces_total") == 4
     assert sample(metrics, "voxrepo_underruns_total") == 1
-    assert sample(metrics, "voxrepo_first_piece_seconds_sum") == pytest.approx(0.1)
+    assert sample(metrics, "voxrepo_first_piece_seconds_sum", arm="") == pytest.approx(0.1)
     assert sample(metrics, "voxrepo_piece_gap_seconds_count") == 3
     assert sample(metrics, "voxrepo_audio_seconds_total") == 3.0
-    assert sample(metrics, "voxrepo_real_time_factor_ratio_sum") == pytest.approx(2.1 / 3.0)
+    assert sample(metrics, "voxrepo_real_time_factor_ratio_sum", arm="") == pytest.approx(2.1 / 3.0)
     (entry,) = [r.getMessage() for r in caplog.records if r.name == "voxrepo.requests"]
     line = json.loads(entry)
     assert (line["first_piece_ms"], line["pieces"], line["underruns"], line["audio_ms"]) == (100.0, 4, 1, 3000)
@@ -137,8 +137,45 @@ def test_what_was_sent_of_a_stream_that_failed_is_counted_and_its_fault_masked(
         raise RuntimeError("secret")
     assert "secret" not in str(caught.value)
     assert sample(metrics, "voxrepo_audio_seconds_total") == 0.5
-    assert sample(metrics, "voxrepo_real_time_factor_ratio_count") is None
+    assert sample(metrics, "voxrepo_real_time_factor_ratio_count", arm="") is None
     assert counted(metrics) == {("en-joe", "grpc_stream", "failed", "INTERNAL"): 1}
+
+
+def test_arms_have_series_of_their_own_as_far_as_they_are_few(metrics: EdgeMetrics, accountant: Accountant) -> None:
+    for number in range(MAX_ARMS + 3):
+        with accountant.request("en-joe", "grpc") as record:
+            record.arm = f"arm{number}"
+    assert sample(metrics, "voxrepo_request_duration_seconds_count", arm="arm0") == 1
+    assert sample(metrics, "voxrepo_request_duration_seconds_count", arm=OTHER_ARMS) == 3
+
+
+def test_the_end_of_a_request_is_told_once_and_its_faults_hurt_nobody(
+    metrics: EdgeMetrics, accountant: Accountant, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[tuple[str, float]] = []
+
+    def ended(record: RequestRecord, seconds: float) -> None:
+        told.append((record.outcome, seconds))
+        raise ValueError("no room")
+
+    with accountant.request("en-joe", "grpc") as record:
+        record.ended = ended
+    with pytest.raises(Unavailable), accountant.request("en-joe", "grpc") as record:
+        record.ended = ended
+        raise Unavailable("x")
+    assert [outcome for outcome, _ in told] == ["ok", "rejected"]
+    assert "not observed" in caplog.text
+
+
+def test_what_rollouts_do_is_shown_and_arms_of_before_are_zero(metrics: EdgeMetrics) -> None:
+    def shown(name: str, arm: str) -> float | None:
+        return metrics.registry.get_sample_value(name, {"voice": "en-joe", "arm": arm})
+
+    metrics.show_arms({("en-joe", "a"): 10.0, ("en-joe", "stable"): 90.0}, {("en-joe", "a"), ("en-joe", "stable")})
+    assert (shown("voxrepo_rollout_weight", "a"), shown("voxrepo_rollout_weight", "stable")) == (10.0, 90.0)
+    assert shown("voxrepo_arm_ready", "a") == 1
+    metrics.show_arms({}, set())
+    assert (shown("voxrepo_rollout_weight", "a"), shown("voxrepo_arm_ready", "a")) == (0.0, 0.0)
 
 
 def test_refusals_are_counted_by_their_reason(metrics: EdgeMetrics, accountant: Accountant) -> None:

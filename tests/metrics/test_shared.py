@@ -28,7 +28,7 @@ metrics.set_device("cpu")
 for line in sys.stdin:
     word, count = line.split()
     if word == "requests":
-        metrics.duration.labels("en-joe").observe(0.3)
+        metrics.duration.labels("en-joe", "").observe(0.3)
         metrics.audio_seconds.labels("en-joe").inc(float(count))
     elif word == "in_flight":
         metrics.in_flight.set(float(count))
@@ -93,7 +93,7 @@ def sample(folder: Path, series: str) -> float | None:
 
 
 AUDIO = 'voxrepo_audio_seconds_total{model="en-joe"}'
-COUNT = 'voxrepo_request_duration_seconds_count{model="en-joe"}'
+COUNT = 'voxrepo_request_duration_seconds_count{arm="",model="en-joe"}'
 
 
 def test_counters_and_histograms_are_added_up_and_gauges_as_they_ask(folder: Path) -> None:
@@ -107,7 +107,7 @@ def test_counters_and_histograms_are_added_up_and_gauges_as_they_ask(folder: Pat
         second.tell("up", 1)
         assert sample(folder, AUDIO) == 8
         assert sample(folder, COUNT) == 3
-        assert sample(folder, 'voxrepo_request_duration_seconds_bucket{le="0.5",model="en-joe"}') == 3
+        assert sample(folder, 'voxrepo_request_duration_seconds_bucket{arm="",le="0.5",model="en-joe"}') == 3
         assert sample(folder, "voxrepo_in_flight") == 5
         assert sample(folder, "voxrepo_edge_workers") == 2
         assert sample(folder, 'voxrepo_device{device="cpu"}') == 1

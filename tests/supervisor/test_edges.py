@@ -18,7 +18,7 @@ from tests.supervisor.conftest import wait_until
 from voxrepo.edge.listening import CannotListen
 from voxrepo.edge.options import EdgeOptions
 from voxrepo.edge.table import EdgeTable, write_table
-from voxrepo.supervisor.edges import MOST_WORKERS_BY_DEFAULT, Edges, default_workers
+from voxrepo.supervisor.edges import MOST_WORKERS_BY_DEFAULT, Edges, Worker, default_workers
 from voxrepo_contract.errors import ConfigError
 
 
@@ -100,6 +100,19 @@ def test_a_table_is_taken_once_every_process_that_runs_goes_by_it(scene: Scene) 
     assert scene.edges.wait_for(3)
     scene.step_until_all_serve()
     assert scene.edges.wait_for(3)
+
+
+def test_something_is_free_once_every_process_goes_by_the_table_and_counts_no_request_of_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[dict[str, object]] = [{"generation": 4, "in_use": {"one|a=1": 2}}, {"generation": 3, "in_use": {}}]
+    monkeypatch.setattr(Worker, "facts", property(lambda worker: said[worker.options.worker]))
+    assert not scene.edges.are_free_of(4, "one|a=2"), "the second may begin another with what it goes by"
+    said[1]["generation"] = 4
+    assert scene.edges.are_free_of(4, "one|a=2")
+    assert not scene.edges.are_free_of(4, "one|a=1")
+    said[1] = {}  # it has just started and does not listen yet
+    assert not scene.edges.are_free_of(4, "one|a=2")
 
 
 def test_they_stop_side_by_side_and_give_up_the_ports(tmp_path: Path) -> None:

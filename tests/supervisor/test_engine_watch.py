@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.repository.tiny import make_model, make_voice
+from tests.repository.tiny import make_model, make_voice, voice_spec
 from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.check import take_inventory
 from voxrepo.repository.layout import Layout
+from voxrepo.repository.voice import VoiceSpec
 from voxrepo.supervisor import engine_watch
+from voxrepo.supervisor.arm_guard import Fate, NoArms
 from voxrepo.supervisor.engine_watch import EngineWatch, WatchLimits
 from voxrepo.supervisor.mending import Mending
 from voxrepo.supervisor.stub_watch import Stub, StubRegister
@@ -44,12 +47,25 @@ class Scene:
 
 
 class FakeRun:
-    def __init__(self, target: str, mending: Mending, is_held: Callable[[], bool], load_timeout_s: float) -> None:
+    def __init__(
+        self,
+        target: str,
+        mending: Mending,
+        is_held: Callable[[], bool],
+        load_timeout_s: float,
+        publish: Callable[[], None] = lambda: None,
+    ) -> None:
         self.mending = mending
+        self.publish = publish
+        self.lost_arms: dict[str, str] = {}
         self.is_held = is_held
         self.started_s = 0.0
         self.is_done = self.is_loaded = False
         self.problem: str | None = None
+
+    def take_lost(self) -> dict[str, str]:
+        lost, self.lost_arms = self.lost_arms, {}
+        return lost
 
 
 @pytest.fixture
@@ -69,7 +85,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
             pass
 
     class FakeStubs:
-        def __init__(self, pid: int) -> None:
+        def __init__(self, pid: int, identities: Path) -> None:
             self.register = StubRegister()
 
         def look(self, watched: set[str], now_s: float, *, search: bool = False) -> list[Stub]:
@@ -411,3 +427,62 @@ def test_stubs_that_stay_after_their_model_was_unloaded_are_ended_in_time(
     assert killed == []
     watch.step(1.0 + engine_watch.LINGER_S)
     assert killed == [lingering]
+
+
+class Arms(NoArms):
+    """One arm of ``one`` with version 2 of the vocoder; version 3 is nobody's."""
+
+    def __init__(self) -> None:
+        self.dead: list[int | None] = []
+        self.gone: dict[str, str] = {}
+
+    def fate(self, stub: Stub) -> Fate:
+        return {2: "arm", 3: "ignore"}.get(stub.version or 0, "cure")  # type: ignore[return-value]
+
+    def died(self, stub: Stub, cause: str) -> None:
+        self.dead.append(stub.version)
+
+    def cured_with(self, voices: Collection[str]) -> dict[str, VoiceSpec]:
+        return {"one.new": voice_spec("one")} if "one" in voices else {}
+
+    def lost(self, ensembles: Mapping[str, str]) -> None:
+        self.gone |= ensembles
+
+
+def test_the_death_of_a_version_that_only_an_arm_uses_costs_the_voice_nothing(watch: EngineWatch, scene: Scene) -> None:
+    arms = watch._arms = Arms()
+    scene.stubs += [Stub(98, 0.0, "one.vocoder", version=2), Stub(99, 0.0, "one.vocoder", version=3)]
+    watch.step(0.5)
+    scene.stubs = [stub for stub in scene.stubs if stub.version is None]
+    assert watch.step(1.0) == "well"
+    assert arms.dead == [2]
+    assert (scene.runs, watch.held, watch.stub_restarts) == ([], set(), 0)
+
+
+def test_a_cure_of_a_voice_brings_its_arms_back(watch: EngineWatch, scene: Scene) -> None:
+    arms = watch._arms = Arms()
+    scene.die("one.vocoder")
+    watch.step(1.0)
+    assert set(scene.runs[0].mending.arms) == {"one.new"}
+    assert watch.held == {"one"}
+    scene.runs[0].lost_arms = {"one.new": "does not load"}
+    scene.runs[0].is_loaded = True
+    watch.step(1.5)
+    assert arms.gone == {"one.new": "does not load"}
+    assert watch.reloads["one.new"] == 1
+    assert (watch.held, watch.in_cure) == (set(), {"one"}), "nothing is changed about it while it is tried out"
+    scene.runs[0].lost_arms = {"one.new": "silent"}
+    scene.end_cure()
+    watch.step(2.0)
+    assert arms.gone == {"one.new": "silent"}
+    assert watch.in_cure == set()
+
+
+def test_a_voice_that_has_moved_is_cured_as_it_is(watch: EngineWatch, scene: Scene, layout: Layout) -> None:
+    voice = take_inventory(layout).voices["one"]
+    stages = voice.spec.stages
+    moved = stages.model_copy(update={"vocoder": stages.vocoder.model_copy(update={"version": 2})})
+    watch.voice_moved(replace(voice, spec=voice.spec.model_copy(update={"stages": moved})))
+    scene.die("one.vocoder")
+    watch.step(1.0)
+    assert scene.runs[0].mending.voices[0].versions["vocoder"] == 2

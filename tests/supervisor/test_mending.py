@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -50,8 +51,8 @@ class FakeControl:
     def unload(self, model: str) -> None:
         self._do(f"unload {model}")
 
-    def probe_voice(self, spec: VoiceSpec) -> None:
-        self._do(f"probe {spec.voice}")
+    def probe_voice(self, spec: VoiceSpec, model: str | None = None) -> None:
+        self._do(f"probe {model or spec.voice}")
 
 
 @pytest.fixture
@@ -199,3 +200,36 @@ def test_deaths_that_are_far_apart_are_not() -> None:
 def test_instances_that_die_together_are_one_death() -> None:
     deaths = Deaths(most=3, within_s=60.0)
     assert deaths.count(["a"] * 8, 0.0) == set()
+
+
+def test_arms_are_back_before_their_voice_serves_and_one_that_is_not_costs_it_nothing(
+    control: FakeControl, layout: Layout
+) -> None:
+    make_voice(layout, "one")
+    inventory = take_inventory(layout)
+    spec = inventory.voices["one"].spec
+    arms = {"one.good": spec, "one.bad": spec, "one.silent": spec}
+    control.refused.update(("load one.bad", "probe one.silent"))
+    told: list[tuple[list[str], dict[str, str]]] = []
+    lost: dict[str, str] = {}
+    mend(
+        control,  # type: ignore[arg-type]
+        replace(plan_mending({"one.vocoder"}, inventory), arms=arms),
+        lambda: told.append((list(control.calls), dict(lost))),
+        lost.__setitem__,
+    )
+    loads = [
+        *("unload one.good", "unload one.bad", "unload one.silent", "unload one", "unload one.vocoder"),
+        *("load one.vocoder", "load one", "load one.good", "load one.bad", "load one.silent"),
+    ]
+    assert told == [(loads, {"one.bad": "no load one.bad"})]
+    assert control.calls == [*loads, "probe one", "probe one.good", "probe one.silent"]
+    assert lost == {"one.bad": "no load one.bad", "one.silent": "no probe one.silent"}
+
+
+def test_a_cure_tells_of_each_arm_that_it_lost_once(control: FakeControl, inventory: Inventory) -> None:
+    arms = {"one.bad": inventory.voices["one"].spec}
+    control.refused.add("load one.bad")
+    plan = replace(plan_mending(["one.vocoder"], inventory), arms=arms)
+    run = finished(MendingRun("unix:/engine", plan, lambda: True, 1.0))
+    assert (run.problem, run.take_lost(), run.take_lost()) == (None, {"one.bad": "no load one.bad"}, {})

@@ -4,13 +4,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.supervisor.conftest import wait_until
 from voxrepo.supervisor import stub_watch
-from voxrepo.supervisor.stub_watch import STUB_NAME, Stub, StubRegister, StubWatch, kill, model_of, region_of
+from voxrepo.supervisor.stub_watch import (
+    STUB_NAME,
+    Stub,
+    StubRegister,
+    StubWatch,
+    cause_of_end,
+    kill,
+    model_of,
+    region_of,
+)
 
 WATCHED = {"joe.vocoder", "joe.acoustic"}
 
@@ -99,6 +110,48 @@ def test_a_stub_that_the_engine_has_replaced_has_not_died() -> None:
     assert register.observe([of_instance(1, 1.0), of_instance(2, 2.0)], WATCHED) == []
     assert register.observe([of_instance(1, 1.0, ended=True), of_instance(2, 2.0)], WATCHED) == []
     assert register.observe([of_instance(2, 2.0, ended=True)], WATCHED) == [of_instance(2, 2.0)]
+
+
+def test_a_stub_of_another_version_replaces_none() -> None:
+    first, second = replace(of_instance(1, 1.0), version=1), replace(of_instance(2, 2.0), version=2)
+    register = StubRegister()
+    register.observe([first, second], WATCHED)
+    assert register.observe([second], WATCHED) == [first]
+
+
+def test_the_end_of_a_version_that_is_unloaded_is_expected() -> None:
+    first, second = replace(of_instance(1, 1.0), version=1), replace(of_instance(2, 2.0), version=2)
+    register = StubRegister()
+    register.observe([first, second], WATCHED)
+    assert register.retire(["joe.vocoder"], [2]) == [second]
+    assert register.observe([first], WATCHED) == []
+    assert register.observe([], WATCHED) == [first]
+
+
+def test_a_stub_that_says_late_what_it_is_is_known_by_its_end() -> None:
+    stub = of_instance(1, 1.0)
+    register = StubRegister()
+    register.observe([stub], WATCHED)
+    (ended,) = register.observe([replace(stub, version=3, has_ended=True)], WATCHED)
+    assert ended.version == 3
+
+
+@pytest.mark.usefixtures("any_child_is_a_stub")
+def test_tells_the_version_of_a_stub_and_how_it_ended(
+    engine: Callable[[], subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    process = engine()
+    child = start_child(process)
+    watch = StubWatch(process.pid, tmp_path)
+    watch.look(WATCHED, 0.0)
+    (tmp_path / f"{child.pid}.json").write_text('{"model": "joe.vocoder", "version": 2}', encoding="ascii")
+    watch.look(WATCHED, 0.1)
+    assert watch.held_bytes("joe.vocoder", 2) > 0
+    assert watch.held_bytes("joe.vocoder", 1) == 0
+    child.kill()
+    wait_until(lambda: child.status() == psutil.STATUS_ZOMBIE)
+    (ended,) = watch.look(WATCHED, 0.2)
+    assert (ended.version, cause_of_end(ended)) == (2, "signal 9")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import voxrepo
-from voxrepo.cli import bench, convert, doctor, inspect, say, serve, voice, voices
+from voxrepo.cli import bench, controller, convert, doctor, inspect, rollout, say, serve, version, voice, voices
 
 app = typer.Typer(
     name="voxrepo",
@@ -40,7 +40,10 @@ app.command()(voices.voices)
 app.command()(convert.convert)
 app.command()(inspect.inspect)
 app.command()(doctor.doctor)
+app.command()(controller.controller)
 app.add_typer(voice.app, name="voice")
+app.add_typer(version.app, name="version")
+app.add_typer(rollout.app, name="rollout")
 app.add_typer(bench.app, name="bench")
 
 

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from voxrepo.cli.output import JsonOption, RootOption, StateOption, console, fail, layout_of, print_json, shows_errors
 from voxrepo.edge.admission import AdmissionLimits
+from voxrepo.edge.options import ROUTING_KEY_HEADER, header_name
 from voxrepo.engine.control import LOAD_TIMEOUT_S
 from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.layout import Layout
@@ -59,6 +60,13 @@ def _how_to_call(state: ServerState) -> str:
     if state.callables_url:
         lines.append(f"PyTriton callables: {state.callables_url}, token in {state.callables_token_file}")
     return "\n".join(lines)
+
+
+def _header(value: str) -> str:
+    try:
+        return header_name(value)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 @shows_errors
@@ -165,6 +173,30 @@ def serve(
             "played. 0: no limit.",
         ),
     ] = AdmissionLimits.stall_timeout_s,
+    routing_key_header: Annotated[
+        str,
+        typer.Option(
+            envvar="VOXREPO_ROUTING_KEY_HEADER",
+            parser=_header,
+            metavar="NAME",
+            help="HTTP header and gRPC metadata whose value keeps a user on one arm of a rollout.",
+        ),
+    ] = ROUTING_KEY_HEADER,
+    replica_name: Annotated[
+        str | None,
+        typer.Option(
+            envvar="VOXREPO_REPLICA_NAME",
+            help="Of this server among those that share the folder, for rollouts. Default: host and a hash.",
+        ),
+    ] = None,
+    controller: Annotated[
+        bool,
+        typer.Option(
+            "--controller/--no-controller",
+            envvar="VOXREPO_CONTROLLER",
+            help="Carry out rollouts of this folder, see `voxrepo controller`.",
+        ),
+    ] = True,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write request texts to the log.")] = False,
     background: Annotated[
         bool, typer.Option("--background", help="Return once it serves: code 0 if all is ready, else 3.")
@@ -199,6 +231,9 @@ def serve(
         load_timeout_s=load_timeout_s,
         limits=AdmissionLimits(max_queue_s, max_streams, max_streams_per_voice, max_utilisation, stall_timeout_s),
         log_text=log_text,
+        routing_key_header=routing_key_header,
+        replica_name=replica_name,
+        controller=controller,
     )
     last_phase = ""
 
@@ -278,9 +313,13 @@ def status(root: RootOption = Path(), state_dir: StateOption = None, as_json: Js
             versions = " ".join(f"{stage}={number}" for stage, number in model.versions.items())
             versions = versions or " ".join(map(str, model.served))
             table.add_row(Text(model.name), model.kind, model.state, versions)
+        for arm in state.arms:
+            versions = " ".join(f"{stage}={number}" for stage, number in arm.versions.items())
+            table.add_row(Text(arm.name), "arm", arm.state, versions)
         console.print(table)
         # below the table, where neither file nor line is cut off
         lines = [complaint for model in state.models for complaint in model.complaints]
+        lines += [f"{arm.name} is not served: {arm.reason}" for arm in state.arms if arm.reason]
         lines += [f"{name} is in recovery; requests wait for it" for name in state.held]
         lines += [*_addresses(state), f"logs in  {state.log_folder}"]
         console.print("\n".join(lines), soft_wrap=True, markup=False)

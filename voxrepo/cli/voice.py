@@ -111,6 +111,14 @@ def _report(imported: ImportedVoice, as_json: bool) -> None:
         console.print(f"note: {note}", soft_wrap=True, markup=False)
     for path in imported.paths:
         console.print(f"wrote {path}", soft_wrap=True, markup=False)
+    if imported.new:
+        new = ", ".join(f"{stage} {imported.versions[stage]}" for stage in imported.new)
+        console.print(
+            f"{imported.voice} was there: it got new versions ({new}) and still has the old ones; a rollout brings it "
+            "to these",
+            soft_wrap=True,
+            markup=False,
+        )
     if imported.licence:
         where = imported.paths[0] / "stage.yaml"
         console.print(f"the licence of the weights is told in {where} (provenance); read it", soft_wrap=True)

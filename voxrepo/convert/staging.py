@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from voxrepo.importers.install import STAGING_PREFIX
 from voxrepo.repository.graph_model import versions_of
+from voxrepo.repository.publish import STAGING_PREFIX
 from voxrepo_contract.errors import ConfigError
 
 
@@ -31,7 +31,8 @@ def alone_in(repository: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ConfigError(
-                "another conversion is at work here; start again when it is done", file=repository
+                "another conversion is at work here, or a new version; start again when it is done",
+                file=repository,
             ) from error
         except OSError as error:
             raise ConfigError(f"cannot be locked: {error.strerror}", file=repository) from error

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from voxrepo.edge.costs import FEATURES, Costs
 from voxrepo.edge.engine_client import CallReport
-from voxrepo.edge.gates import Gates
+from voxrepo.edge.gates import Gates, line_name
 from voxrepo.edge.stream_load import StreamLoad
 from voxrepo.edge.table import VoiceEntry
 from voxrepo_contract.errors import Unavailable
@@ -169,39 +169,52 @@ class Admission:
         voice = self._voices().get(name)
         if report.answer is None or voice is None or stage not in VOICE_STAGES:
             return
+        if report.version not in ("", str(voice.versions.get(stage))):
+            return  # an arm's: what it needs says nothing of the voice's users
         audio_s = audio_seconds(report.answer, stage, voice)
         self._loads.setdefault(name, StreamLoad()).observe(stage, audio_s, report.inside_s, report.own_s)
 
-    def check(self, voice: str, chars: int, left_s: float | None) -> None:
+    def check(self, voice: str, chars: int, left_s: float | None, ensemble: str = "") -> None:
         """Let in a request that is one call of the voice's ensemble, or refuse it.
 
         Args:
             voice: name.
             chars: of its text.
             left_s: what is left until its deadline, None without one.
+            ensemble: that is called; empty if it has the voice's name.
 
         Raises:
             Unavailable: it would wait too long, or longer than its deadline allows.
         """
-        self._check([voice], voice, chars, left_s)
+        self._check([(ensemble or voice, "")], voice, chars, left_s)
 
-    def check_long(self, voice: str, chars: int, left_s: float | None) -> None:
+    def check_long(
+        self, voice: str, chars: int, left_s: float | None, versions: Mapping[str, int] | None = None
+    ) -> None:
         """Let in a long text that is made by calls of the voice's stages, or refuse it.
+
+        Args:
+            voice: name.
+            chars: of its text.
+            left_s: what is left until its deadline, None without one.
+            versions: of the stages; those of the voice if not given.
 
         Raises:
             Unavailable: its calls would wait too long, or longer than its deadline allows.
         """
-        self._check([stage_model_name(voice, stage) for stage in VOICE_STAGES], voice, chars, left_s)
+        self._check(self._stages(voice, versions), voice, chars, left_s)
 
     @contextmanager
-    def stream(self, voice: str, chars: int, left_s: float | None) -> Iterator[None]:
-        """Let in a stream and hold its place, or refuse it.
+    def stream(
+        self, voice: str, chars: int, left_s: float | None, versions: Mapping[str, int] | None = None
+    ) -> Iterator[None]:
+        """Let in a stream and hold its place, or refuse it; arguments as of :meth:`check_long`.
 
         Raises:
             Unavailable: its first piece would wait too long, there are too many streams, or real time could not be
                 kept with one more.
         """
-        self.check_long(voice, chars, left_s)
+        self.check_long(voice, chars, left_s, versions)
         need = {name: load.of_one_stream() for name, load in self._loads.items()}
         self._refuse(stream_refusal(voice, self._active, need, self.limits))
         self._count(voice, 1)
@@ -210,15 +223,26 @@ class Admission:
         finally:
             self._count(voice, -1)
 
-    def _check(self, models: Sequence[str], voice: str, chars: int, left_s: float | None) -> None:
+    def _stages(self, voice: str, versions: Mapping[str, int] | None) -> list[tuple[str, str]]:
+        if versions is None:
+            row = self._voices().get(voice)
+            versions = {} if row is None else row.versions
+        return [(stage_model_name(voice, stage), str(versions.get(stage, ""))) for stage in VOICE_STAGES]
+
+    def _check(self, models: Sequence[tuple[str, str]], voice: str, chars: int, left_s: float | None) -> None:
         """Let in a request that goes through ``models`` one after the other, the first by the number of characters."""
-        wait_s = sum(self._wait_s(model) for model in models)
-        cost_s = self._engine.costs.predict(models[0], chars)
+        wait_s = sum(self._wait_s(*model) for model in models)
+        cost_s = self._engine.costs.predict(line_name(*models[0]), chars)
         self._refuse(queue_refusal(wait_s, cost_s, left_s, self.limits, voice))
         self._let_in_s = time.monotonic()
 
-    def _wait_s(self, model: str) -> float:
-        gate = self._engine.gates.of(model)
+    def wait_s(self, entry: VoiceEntry) -> float:
+        """Predicted wait of a new request for a voice or an arm, whole or as a stream: the longer of the two."""
+        of_stages = sum(self._wait_s(*stage) for stage in self._stages(entry.base, entry.versions))
+        return max(self._wait_s(entry.ensemble), of_stages)
+
+    def _wait_s(self, model: str, version: str = "") -> float:
+        gate = self._engine.gates.of(model, version)
         return gate.wait_s(*self._engine.costs.line(gate.name))
 
     def _refuse(self, refusal: Unavailable | None) -> None:
@@ -241,7 +265,7 @@ class Admission:
         voices = self._voices()
         if not voices or time.monotonic() - self._let_in_s < READY_GRACE_S:
             return True
-        return any(self._takes(voice) for voice in voices)
+        return any(self._takes(entry.ensemble) for entry in voices.values() if not entry.voice)
 
     def _takes(self, voice: str) -> bool:
         full = self._engine.gates.of(voice).is_full

@@ -16,15 +16,20 @@ from tritonclient.grpc import service_pb2 as pb
 
 from voxrepo.edge import views
 from voxrepo.edge.admission import NO_LIMITS, Admission, AdmissionLimits
+from voxrepo.edge.arm_calls import ArmCalls
+from voxrepo.edge.assigning import Assigner
+from voxrepo.edge.copies import NOT_COUNTED, Copies, CopyCounts
 from voxrepo.edge.engine_client import CallerTimedOut, EngineCallFailed, EngineClient
 from voxrepo.edge.engine_errors import engine_error, is_masked
 from voxrepo.edge.holding import HOLD_TIMEOUT_S, Holding
+from voxrepo.edge.in_use import InUse
+from voxrepo.edge.observing import Observer
 from voxrepo.edge.parameters import shown, timeout_us_of
 from voxrepo.edge.stream_statistics import StreamStatistics
 from voxrepo.edge.table import TableWatcher, VoiceEntry
 from voxrepo.edge.tally import Tally
 from voxrepo.edge.validation import check_voice_version, refuse_shared_memory
-from voxrepo.edge.voice_calls import VoiceCalls
+from voxrepo.edge.voice_calls import LONG_TEXT_CHARS, VoiceCalls
 from voxrepo.metrics.accounting import RequestRecord, new_request_id
 from voxrepo_contract.errors import (
     DeadlineExceeded,
@@ -73,8 +78,12 @@ class DataPlane:
         hold_timeout_s: how long a request waits for a voice in recovery.
         limits: who is let in.
         show_streams: told the number of active streams of a voice when it changes.
+        observer: takes what requests of voices under a rollout were like; None if nobody wants to know.
+        copy_counts: where copies for comparison are counted.
+        unused: told of what requests used and use no more, see :class:`~voxrepo.edge.in_use.InUse`.
 
     Attributes:
+        in_use: counts what requests use.
         stopped: set at shutdown; new requests are then refused and readiness is false.
         serving: inferences that are being served.
     """
@@ -86,13 +95,25 @@ class DataPlane:
         hold_timeout_s: float = HOLD_TIMEOUT_S,
         limits: AdmissionLimits = NO_LIMITS,
         show_streams: Callable[[str, int], None] = lambda voice, streams: None,
+        observer: Observer | None = None,
+        copy_counts: CopyCounts = NOT_COUNTED,
+        unused: Callable[[str], None] = lambda key: None,
     ) -> None:
         self._engine = engine
         self._tables = tables
         self._holding = Holding(tables, hold_timeout_s)
         self._admission = Admission(engine, lambda: self.voices, limits, show_streams)
         engine.observers.append(self._admission.observe)
-        self._voice_calls = VoiceCalls(engine, self._holding, self._refusal, self._admission)
+        calls = VoiceCalls(
+            engine, self._holding, self._refusal, lambda asked: asked.is_gone(tables.table), self._admission
+        )
+        self.in_use = InUse(unused)
+        wait_s = self._admission.wait_s
+        copies = None
+        if observer is not None:
+            copies = Copies(engine, lambda: tables.table, self.in_use, wait_s, observer, LONG_TEXT_CHARS, copy_counts)
+        assigner = Assigner(lambda: tables.table, wait_s)
+        self._arms = ArmCalls(calls, assigner, lambda: tables.table, self._voice, self.in_use, observer, copies)
         self._stream_statistics = StreamStatistics()
         self._known: set[str] = set()
         self.stopped = asyncio.Event()
@@ -116,6 +137,15 @@ class DataPlane:
         """Whether ``name`` is a voice or its stream, or a model that has answered before."""
         return name.removesuffix(STREAM_SUFFIX) in self.voices or name in self._known
 
+    @property
+    def has_routes(self) -> bool:
+        """Whether any voice's requests are divided among arms, so that their keys matter."""
+        return bool(self._tables.table.routes)
+
+    async def close(self) -> None:
+        """Give up what nobody waits for."""
+        await self._arms.close()
+
     def refuse_if_stopping(self) -> None:
         """Refuse new work during shutdown.
 
@@ -138,7 +168,7 @@ class DataPlane:
 
         Returns:
             ``ModelInferResponse`` with the client's request id. For voices its parameters hold ``seed`` and
-            ``versions``, enough to make the same audio again, and ``dropped``, what was not spoken.
+            ``versions``, enough to make the same audio again, ``arm``, and ``dropped``, what was not spoken.
         """
         self.refuse_if_stopping()
         with self.serving.one():
@@ -149,7 +179,7 @@ class DataPlane:
             voice = await self._voice(request.model_name, record)
             if voice is None:
                 return await self._infer_other(request, record)
-            return await self._voice_calls.infer(request, voice, record)
+            return await self._arms.infer(request.model_name, voice, request, record)
 
     async def stream(self, request: Any, record: RequestRecord) -> AsyncGenerator[tuple[Any, bool], None]:
         """Serve a ``ModelInferRequest`` to the model ``<voice>.stream``; close the generator to drop the request.
@@ -170,25 +200,40 @@ class DataPlane:
             voice = None if name is None else await self._voice(name, record)
             if voice is None:
                 raise self._unserved(request.model_name, "") or self._unknown_model(request.model_name, "")
+            assert name is not None
             with self._stream_statistics.counting(voice.name):
-                async with aclosing(self._voice_calls.stream(request, voice, record)) as pieces:
+                async with aclosing(self._arms.stream(name, voice, request, record)) as pieces:
                     async for piece in pieces:
                         yield piece
 
     def voice_of_stream(self, name: str) -> str | None:
         """The voice whose pieces the model ``name`` gives; None if it is no such model."""
         voice = name.removesuffix(STREAM_SUFFIX)
-        return voice if voice != name and voice in (*self.voices, *self._tables.table.held) else None
+        return voice if voice != name and (voice in self.voices or self._held_of(voice)) else None
 
     async def _voice(self, name: str, record: RequestRecord) -> VoiceEntry | None:
-        """The voice ``name``, None if there is none; one that was taken out for its recovery is waited for."""
-        if name not in self.voices:
-            await self._holding.pass_when_free(name, record)
+        """The voice ``name``, None if there is none; one in recovery is waited for, before anything of it is used."""
+        held = self._held_of(name)
+        if held is not None:
+            await self._holding.pass_when_free(held, record)
         return self.voices.get(name)
 
+    def _held_of(self, name: str) -> str | None:
+        """The held voice that ``name`` is, or is an arm of."""
+        held = self._tables.table.held
+        if not held:
+            return None
+        base = name.rpartition(".")[0]
+        return name if name in held else base if base in held else None
+
     def _inner(self, name: str) -> str:
-        """The model that the engine has under ``name``: for a stream, its voice."""
+        """The model behind ``name``: for a stream, its voice."""
         return self.voice_of_stream(name) or name
+
+    def _ensemble(self, name: str) -> str:
+        """The model that the engine has for the voice, or other model, ``name``."""
+        voice = self.voices.get(name)
+        return name if voice is None else voice.ensemble
 
     def _unserved(self, name: str, version: str = "") -> Unavailable | None:
         """Why a model of the repository cannot be called now, whatever the engine thinks of it."""
@@ -209,7 +254,7 @@ class DataPlane:
         if unserved is not None:
             raise unserved
         voice, _, stage = request.model_name.rpartition(".")
-        if stage in VOICE_STAGES and voice in self.voices:
+        if stage in VOICE_STAGES and (voice in self.voices or voice in self._tables.table.held):
             # the voice's limits hold at its own door only; a stage would take a text of any length
             raise PermissionDenied(f"{request.model_name} is a stage of the voice {voice}; call the voice")
         refuse_shared_memory(request)
@@ -296,7 +341,7 @@ class DataPlane:
             return False
         try:
             self._check_version(name, version)
-            request = pb.ModelReadyRequest(name=name, version=version)
+            request = pb.ModelReadyRequest(name=self._ensemble(name), version=version)
             return bool((await self._manage("ModelReady", request, timeout_s, name, version)).ready)
         except (NotFound, Unavailable):
             return False
@@ -305,10 +350,11 @@ class DataPlane:
         """``ModelMetadataResponse`` of a model."""
         inner = self._inner(name)
         self._check_version(inner, version)
-        request = pb.ModelMetadataRequest(name=inner, version=version)
+        request = pb.ModelMetadataRequest(name=self._ensemble(inner), version=version)
         response = await self._manage("ModelMetadata", request, timeout_s, inner, version)
         if inner in self.voices:
             views.hide_inner_outputs(response.outputs)
+            response.name = inner
         if inner != name:
             response.name, response.platform = name, views.SERVER_NAME
         return response
@@ -317,11 +363,12 @@ class DataPlane:
         """``ModelConfigResponse`` of a model; for voices with optional inputs and the voice's properties."""
         inner = self._inner(name)
         self._check_version(inner, version)
-        request = pb.ModelConfigRequest(name=inner, version=version)
+        request = pb.ModelConfigRequest(name=self._ensemble(inner), version=version)
         response = await self._manage("ModelConfig", request, timeout_s, inner, version)
         voice = self.voices.get(inner)
         if voice is not None:
             views.describe_voice(response, voice)
+            response.config.name = inner
         if inner != name:
             views.describe_stream(response.config, inner)
         return response

@@ -61,11 +61,12 @@ class CallReport:
     """An inference call that ended.
 
     Attributes:
-        gate: name of its gate: the model, or one name for all models that the table does not know.
+        gate: whose gate it went through: the model, or one name for all models that the table does not know.
         waited_s: time in line.
         inside_s: time in the engine.
         own_s: its part of the gate's time, see :meth:`voxrepo.edge.gates.CallGate.used_s`.
         answer: ``ModelInferResponse``, None if it failed.
+        version: of the model, empty unless it has a gate of its own.
     """
 
     gate: str
@@ -73,6 +74,7 @@ class CallReport:
     inside_s: float
     own_s: float
     answer: Any
+    version: str = ""
 
 
 class ModelReloaded(EngineCallFailed):
@@ -140,7 +142,14 @@ class EngineClient:
         )
         self._raw: dict[str, Any] = {}
 
-    async def infer(self, request: Any, deadline_s: float | None, *, needed_by_s: float | None = None) -> Any:
+    async def infer(
+        self,
+        request: Any,
+        deadline_s: float | None,
+        *,
+        needed_by_s: float | None = None,
+        told: Callable[[CallReport], None] = lambda report: None,
+    ) -> Any:
         """Call ``ModelInfer``.
 
         Args:
@@ -148,6 +157,7 @@ class EngineClient:
             deadline_s: the caller's deadline on the clock of ``time.monotonic``; the engine does not learn of it.
             needed_by_s: when the answer is needed, on the same clock; orders the line. None for what begins now;
                 calls that go on with something begun must give it, since those find room in a full line.
+            told: called when the call has ended, like the observers.
 
         Returns:
             ``ModelInferResponse``.
@@ -158,7 +168,7 @@ class EngineClient:
             EngineCallFailed: the engine refused or cannot be reached.
             ModelReloaded: see :meth:`let_go`.
         """
-        gate = self.gates.of(request.model_name)
+        gate = self.gates.of(request.model_name, request.model_version)
         units = units_of(request)
         arrived_s = time.monotonic()
         if needed_by_s is not None and deadline_s is not None:
@@ -168,8 +178,8 @@ class EngineClient:
             inside_s, own_s = gate.used_s(place)
             if answer is not None:
                 self.costs.observe(gate.name, units, inside_s, own_s)
-            report = CallReport(gate.name, place.entered_s - arrived_s, inside_s, own_s, answer)
-            for observer in self.observers:
+            report = CallReport(gate.model, place.entered_s - arrived_s, inside_s, own_s, answer, gate.version)
+            for observer in (*self.observers, told):
                 observer(report)
 
         return await self._shielded(gate, self._infer, request, deadline_s, needed_by_s, units, ended)

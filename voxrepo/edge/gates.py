@@ -9,6 +9,9 @@ continuation of a stream with audio in hand; a continuation that is about to run
 Nobody waits for ever: all moments are on one clock, so what comes later is needed later in the end. Two bounds see to
 the rest: what is late counts as late by :data:`MAX_LATE_S` at most, or streams that fell far behind would keep all
 others out; and what is needed far ahead counts as needed in :data:`MAX_AHEAD_S`.
+
+Versions of a stage have processes of their own, so each has a line of its own, too: who uses the stable versions does
+not wait for the calls of a slow candidate, and is not refused for what those cost.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from voxrepo_contract.errors import Unavailable
+from voxrepo_contract.names import VOICE_STAGES
 
 MAX_WAITING = 256
 """Newcomers that may wait for one model; the next one is refused at once."""
@@ -34,7 +38,21 @@ MAX_AHEAD_S = 10.0
 OTHER_MODELS = "other models"
 """The line that models share which the table does not know, so that made-up names take no memory."""
 
+MAX_GATES = 1024
+"""Above this many, those are forgotten that nobody uses: versions come and go, and may be made up."""
+
 Clock = Callable[[], float]
+
+
+def line_version(model: str, version: str | int) -> str:
+    """The version of ``model`` that has a line of its own; empty where all versions share one."""
+    return str(version) if model.rpartition(".")[2] in VOICE_STAGES else ""
+
+
+def line_name(model: str, version: str | int) -> str:
+    """The name of the line in which calls of a version of ``model`` wait."""
+    own = line_version(model, version)
+    return f"{model} version {own}" if own else model
 
 
 @dataclass(eq=False)
@@ -99,6 +117,8 @@ class CallGate:
         limit: most calls at a time.
         max_waiting: most newcomers in line.
         clock: seconds; ``time.monotonic``.
+        model: that is called; ``name`` if not given.
+        version: of it, empty if all versions share the gate.
 
     Attributes:
         running: calls in the engine, draining ones included.
@@ -111,8 +131,13 @@ class CallGate:
         limit: int,
         max_waiting: int = MAX_WAITING,
         clock: Clock = time.monotonic,
+        *,
+        model: str = "",
+        version: str = "",
     ) -> None:
         self.name = name
+        self.model = model or name
+        self.version = version
         self.limit = limit
         self._max_waiting = max_waiting
         self._clock = clock
@@ -250,7 +275,7 @@ class CallGate:
 
 
 class Gates:
-    """A gate for each model.
+    """A gate for each model, and for each version of a stage.
 
     Args:
         limit_of: calls at a time for a model, ``None`` for models without a gate of their own.
@@ -265,25 +290,31 @@ class Gates:
         self._limit_of = limit_of
         self.other_limit = other_limit
         self._clock = clock
-        self._gates: dict[str, CallGate] = {}
+        self._gates: dict[tuple[str, str], CallGate] = {}
 
-    def of(self, model: str) -> CallGate:
-        """The gate of a model, its limit up to date."""
+    def of(self, model: str, version: str | int = "") -> CallGate:
+        """The gate of a model or of a version of a stage, its limit up to date."""
         limit = self._limit_of(model)
-        name = model if limit is not None else OTHER_MODELS
+        key = (model, line_version(model, version)) if limit is not None else (OTHER_MODELS, "")
         limit = limit if limit is not None else self.other_limit
-        gate = self._gates.get(name)
+        gate = self._gates.get(key)
         if gate is None:
-            gate = self._gates[name] = CallGate(name, limit, clock=self._clock)
+            self._forget_unused()
+            name = line_name(*key)
+            gate = self._gates[key] = CallGate(name, limit, clock=self._clock, model=key[0], version=key[1])
         elif gate.limit != limit:
             gate.limit = limit
             gate.admit()
         return gate
 
+    def _forget_unused(self) -> None:
+        if len(self._gates) >= MAX_GATES:
+            self._gates = {key: gate for key, gate in self._gates.items() if gate.running or gate.waiting}
+
     def refresh(self) -> None:
         """Go by changed limits at once, for those who wait, too."""
-        for name in list(self._gates):
-            self.of(name)
+        for model, version in list(self._gates):
+            self.of(model, version)
 
     def total(self, count: Callable[[CallGate], int]) -> int:
         """Sum of a count over all gates."""

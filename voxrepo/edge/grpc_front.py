@@ -16,6 +16,7 @@ from voxrepo.edge.dataplane import DataPlane
 from voxrepo.edge.engine_client import SERVICE
 from voxrepo.edge.grpc_stream import serve_stream
 from voxrepo.edge.listening import give_up_port
+from voxrepo.edge.options import ROUTING_KEY_HEADER
 from voxrepo.edge.statuses import grpc_status, masking, retry_after_s
 from voxrepo.edge.tally import Tally
 from voxrepo.edge.wire import parsed, serialize_response
@@ -83,6 +84,7 @@ class GrpcFront:
         accountant: counts the inferences.
         max_message_bytes: largest message accepted.
         shares_port: whether other processes of this server listen on the same port.
+        routing_key_header: key of the metadata with the routing key.
 
     Attributes:
         running: inferences whose answers have not been sent; those that came after the server's stop are only refused,
@@ -90,9 +92,15 @@ class GrpcFront:
     """
 
     def __init__(
-        self, plane: DataPlane, accountant: Accountant, max_message_bytes: int, shares_port: bool = False
+        self,
+        plane: DataPlane,
+        accountant: Accountant,
+        max_message_bytes: int,
+        shares_port: bool = False,
+        routing_key_header: str = ROUTING_KEY_HEADER,
     ) -> None:
         self._plane = plane
+        self._routing_key_header = routing_key_header
         self._accountant = accountant
         self._port = 0
         self.running = Tally()
@@ -179,6 +187,7 @@ class GrpcFront:
         try:
             with self._accountant.request("", PROTOCOL) as record:
                 record.limit(context.time_remaining())
+                record.routing_key = self._routing_key(context)
                 request = parsed(pb.ModelInferRequest, raw)
                 record.model = request.model_name
                 return serialize_response(await self._plane.infer(request, record))
@@ -188,9 +197,16 @@ class GrpcFront:
     async def _model_stream_infer(self, _requests: Any, context: Any) -> None:
         self._count(context)
         try:
-            await serve_stream(context, self._plane, self._accountant)
+            await serve_stream(context, self._plane, self._accountant, lambda: self._routing_key(context))
         except VoxrepoError as error:
             await _abort(context, error)
+
+    def _routing_key(self, context: Any) -> str:
+        if not self._plane.has_routes:
+            return ""
+        found = (value for key, value in context.invocation_metadata() if key == self._routing_key_header)
+        value = next(found, "")
+        return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
 
     # ---- everything else
 

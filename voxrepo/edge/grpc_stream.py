@@ -27,7 +27,14 @@ MAX_CONCURRENT = 16
 Write = Callable[[bytes], Coroutine[Any, Any, None]]
 
 
-async def _answer(raw: bytes, left_s: float | None, plane: DataPlane, accountant: Accountant, write: Write) -> None:
+async def _answer(
+    raw: bytes,
+    left_s: float | None,
+    plane: DataPlane,
+    accountant: Accountant,
+    write: Write,
+    routing_key: Callable[[], str],
+) -> None:
     """Answer one request with serialised ``ModelStreamInferResponse`` messages; errors in one with its id.
 
     Cancelling the call drops the request.
@@ -36,6 +43,7 @@ async def _answer(raw: bytes, left_s: float | None, plane: DataPlane, accountant
     try:
         with accountant.request("", PROTOCOL) as record:
             record.limit(left_s)
+            record.routing_key = routing_key()
             request = parsed(pb.ModelInferRequest, raw)
             record.model, request_id = request.model_name, request.id
             wants_empty_final = take_empty_final(request)
@@ -67,17 +75,19 @@ async def _answer(raw: bytes, left_s: float | None, plane: DataPlane, accountant
 class _Stream:
     """One client's stream."""
 
-    def __init__(self, context: Any, plane: DataPlane, accountant: Accountant) -> None:
+    def __init__(self, context: Any, plane: DataPlane, accountant: Accountant, routing_key: Callable[[], str]) -> None:
         self._context = context
         self._plane = plane
         self._accountant = accountant
+        self._routing_key = routing_key
         self._places = asyncio.Semaphore(MAX_CONCURRENT)
         self._write_lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def _serve(self, raw: bytes) -> None:
         try:
-            await _answer(raw, self._context.time_remaining(), self._plane, self._accountant, self._write)
+            left_s = self._context.time_remaining()
+            await _answer(raw, left_s, self._plane, self._accountant, self._write, self._routing_key)
         finally:
             self._places.release()
 
@@ -128,15 +138,18 @@ class _Stream:
             reading.cancel()
 
 
-async def serve_stream(context: Any, plane: DataPlane, accountant: Accountant) -> None:
+async def serve_stream(
+    context: Any, plane: DataPlane, accountant: Accountant, routing_key: Callable[[], str] = lambda: ""
+) -> None:
     """Serve one stream until the client ends it or leaves.
 
     Args:
         context: gRPC's servicer context; messages are read and written as bytes.
         plane: the server behind.
         accountant: counts the inferences.
+        routing_key: key in the stream's metadata, for all requests on it that bring none of their own.
 
     Raises:
         Unavailable: the server stops, the client has not ended the stream, and its requests are answered.
     """
-    await _Stream(context, plane, accountant).run()
+    await _Stream(context, plane, accountant, routing_key).run()

@@ -53,16 +53,23 @@ class Holding:
                 reason="held",
             )
 
-    async def pass_after_failure(self, name: str, record: RequestRecord) -> None:
+    async def pass_after_failure(
+        self, name: str, record: RequestRecord, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
         """Wait until the voice ``name`` has been recovered from a fault that a call has just met.
 
         The supervisor may not have seen the fault yet: it gets :data:`NOTICE_S` for that.
+
+        Args:
+            name: of the voice.
+            record: of the request.
+            is_over: whether what the call was for will not come back.
 
         Raises:
             DeadlineExceeded: the request's deadline passed first.
             Unavailable: it took too long, or too many wait already.
         """
-        await self._wait(lambda: self.is_held(name), min(NOTICE_S, self._hold_timeout_s), record)
+        await self._wait(lambda: self.is_held(name) or is_over(), min(NOTICE_S, self._hold_timeout_s), record)
         await self.pass_when_free(name, record)
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float, record: RequestRecord) -> bool:

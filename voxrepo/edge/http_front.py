@@ -17,6 +17,7 @@ from voxrepo.edge.dataplane import DataPlane
 from voxrepo.edge.delivery import marked, take_empty_final
 from voxrepo.edge.http_errors import MAX_BODY_BYTES, Handler, errors_as_json, read_body
 from voxrepo.edge.http_events import EventStream
+from voxrepo.edge.options import ROUTING_KEY_HEADER
 from voxrepo.metrics.accounting import Accountant, RequestRecord, new_request_id
 from voxrepo_contract.errors import InvalidArgument, PermissionDenied, VoxrepoError
 
@@ -67,10 +68,18 @@ class HttpFront:
         plane: the server behind.
         accountant: counts the inferences.
         max_body_bytes: largest body accepted, after decompression.
+        routing_key_header: header with the routing key.
     """
 
-    def __init__(self, plane: DataPlane, accountant: Accountant, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        plane: DataPlane,
+        accountant: Accountant,
+        max_body_bytes: int,
+        routing_key_header: str = ROUTING_KEY_HEADER,
+    ) -> None:
         self._plane = plane
+        self._routing_key_header = routing_key_header
         self._accountant = accountant
         self._max_body_bytes = max_body_bytes
 
@@ -125,13 +134,17 @@ class HttpFront:
     async def _infer(self, request: web.Request) -> web.Response:
         name, version = _names(request)
         with self._accountant.request(name, "http") as record:
-            record.client_id = _request_id.get()
+            self._describe(record, request)
             body = await read_body(request)
             header = request.headers.get(openinference.HEADER_LENGTH)
             heavy = openinference.json_length(header, len(body)) > _HEAVY_JSON_BYTES
             message, form = await _off_loop_if(heavy, openinference.decode_request, body, header, name, version)
             answer = await self._plane.infer(message, record)
             return await self._infer_response(request, answer, form)
+
+    def _describe(self, record: RequestRecord, request: web.Request) -> None:
+        record.client_id = _request_id.get()
+        record.routing_key = request.headers.get(self._routing_key_header, "")
 
     async def _infer_response(self, request: web.Request, answer: Any, form: openinference.OutputForm) -> web.Response:
         json_bytes = sum(
@@ -157,7 +170,7 @@ class HttpFront:
 
     async def _generate_message(self, request: web.Request, record: RequestRecord) -> Any:
         name, version = _names(request)
-        record.client_id = _request_id.get()
+        self._describe(record, request)
         body = await read_body(request)
         if name in self._plane.voices or self._plane.voice_of_stream(name) is not None:
             inputs = generate.VOICE_GENERATE_INPUTS

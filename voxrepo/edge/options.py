@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +13,14 @@ from voxrepo.edge.admission import AdmissionLimits
 from voxrepo.edge.engine_client import MAX_CALLS
 from voxrepo.edge.holding import HOLD_TIMEOUT_S
 
+_HEADER = re.compile(r"\A[a-z0-9_.-]{1,64}\Z")
+
 DEFAULT_MAX_BODY_BYTES = 64 * 1024 * 1024
 """As Triton's own default for HTTP bodies."""
+
+
+ROUTING_KEY_HEADER = "x-routing-key"
+"""HTTP header, or key of gRPC metadata, whose value assigns a request to an arm where its parameters do not."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class EdgeOptions:
         max_utilisation: part of the measured capacity that streams may need.
         stall_timeout_s: how long a stream keeps its place though its client takes nothing.
         log_text: log the texts that are spoken.
+        routing_key_header: header with the routing key, in lower case.
+        rollout_folder: where this server's observations of rollouts go; if not given, nothing is observed.
     """
 
     engine: str
@@ -67,6 +76,8 @@ class EdgeOptions:
     max_utilisation: float = AdmissionLimits.max_utilisation
     stall_timeout_s: float = AdmissionLimits.stall_timeout_s
     log_text: bool = False
+    routing_key_header: str = ROUTING_KEY_HEADER
+    rollout_folder: Path | None = None
 
 
 def edge_command(options: EdgeOptions) -> list[str]:
@@ -116,6 +127,19 @@ def _part(value: str) -> float:
     return part
 
 
+def header_name(value: str) -> str:
+    """A name that HTTP headers and gRPC metadata with text can have, in lower case as the latter want it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    name = value.lower()
+    if not _HEADER.match(name) or name.startswith("grpc-") or name.endswith("-bin"):
+        raise ValueError(f"{value!r} is no name of a header: letters, digits, '-', '_' and '.', without '-bin' behind")
+    return name
+
+
+header_name.__name__ = "name of a header"  # argparse shows it
 _port.__name__ = "port (0 to 65535)"
 _positive.__name__ = "positive whole number"
 _seconds.__name__ = "number of seconds"
@@ -148,4 +172,6 @@ def parse_options(arguments: Sequence[str]) -> EdgeOptions:
     parser.add_argument("--max-utilisation", type=_part, default=EdgeOptions.max_utilisation)
     parser.add_argument("--stall-timeout-s", type=_seconds, default=EdgeOptions.stall_timeout_s)
     parser.add_argument("--log-text", action="store_true")
+    parser.add_argument("--routing-key-header", type=header_name, default=EdgeOptions.routing_key_header)
+    parser.add_argument("--rollout-folder", type=Path, metavar="FOLDER")
     return EdgeOptions(**vars(parser.parse_args(arguments)))

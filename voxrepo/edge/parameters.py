@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from voxrepo_contract.errors import InvalidArgument, NotFound
+from voxrepo_contract.errors import InvalidArgument
 from voxrepo_contract.tensors import NOISE_SCALE_MAX, VOICE_INPUTS
 
 INT64_MAX = 2**63 - 1
@@ -15,7 +15,6 @@ INT64_MIN = -(2**63)
 UINT64_MAX = 2**64 - 1
 
 ROUTING_KEY_MAX_CHARS = 256
-STABLE_ARM = "stable"
 EMPTY_FINAL_PARAMETER = "triton_enable_empty_final_response"
 """Sent by Triton's C++ client with every request. It asks for an empty last response where a request has several
 answers, as those to a voice's stream; where it has exactly one, there is nothing to add and it changes nothing."""
@@ -144,23 +143,38 @@ def _routing_key(value: object) -> str:
     return value
 
 
-def _check_arm(value: object, voice: str) -> None:
-    if not isinstance(value, str):
+def _arm(value: object) -> str:
+    if not isinstance(value, str) or not value:
         raise InvalidArgument(f"parameter 'arm' is {shown(value)}; it must be the name of an arm")
-    if value != STABLE_ARM:
-        raise NotFound(f"voice {voice!r} has no arm {shown(value)}; its arms: {STABLE_ARM}")
+    return value
 
 
-def check_voice_parameters(parameters: Mapping[str, Any], voice: str) -> VoiceParameters:
-    """Check the parameters of a request for a voice.
+def routing_key_of(parameters: Mapping[str, Any]) -> str:
+    """The parameter ``routing_key``, which must be there.
+
+    Raises:
+        InvalidArgument: it is no string of an allowed length.
+    """
+    return _routing_key(plain_value(parameters["routing_key"]))
+
+
+def arm_of(parameters: Mapping[str, Any]) -> str:
+    """The parameter ``arm``, which must be there: a name or a label, not checked against those that exist.
+
+    Raises:
+        InvalidArgument: it is no string, or empty.
+    """
+    return _arm(plain_value(parameters["arm"]))
+
+
+def check_voice_parameters(parameters: Mapping[str, Any]) -> VoiceParameters:
+    """Check the parameters of a request for a voice; whether an arm exists is seen where it is assigned.
 
     Args:
         parameters: map of ``InferParameter`` messages.
-        voice: name of the voice, for messages.
 
     Raises:
         InvalidArgument: an unknown parameter, or a value out of range.
-        NotFound: an arm that does not exist.
     """
     forwarded: dict[str, float | bool] = {}
     routing_key = None
@@ -173,7 +187,7 @@ def check_voice_parameters(parameters: Mapping[str, Any], voice: str) -> VoicePa
         elif name == "routing_key":
             routing_key = _routing_key(value)
         elif name == "arm":
-            _check_arm(value, voice)
+            _arm(value)
         elif name == "priority":
             if isinstance(value, bool) or value != 0:
                 raise InvalidArgument("parameter 'priority' is not supported by voices; leave it out")

@@ -36,7 +36,7 @@ def _request(
     voice: VoiceEntry, stage: str, identity: str, values: Mapping[TensorSpec, Array], parameters: Mapping[str, Any]
 ) -> Any:
     request = pb.ModelInferRequest(
-        model_name=stage_model_name(voice.name, stage), model_version=str(voice.versions[stage]), id=identity
+        model_name=stage_model_name(voice.base, stage), model_version=str(voice.versions[stage]), id=identity
     )
     for spec, array in values.items():
         request.inputs.add(name=spec.name, datatype=spec.dtype, shape=(1, *array.shape))
@@ -98,7 +98,7 @@ def front_end_request(complete: Any, voice: VoiceEntry, identity: str) -> Any:
     """The front end's request; ``complete`` is the one for the voice's ensemble, with the same inputs."""
     request = pb.ModelInferRequest()
     request.CopyFrom(complete)
-    request.model_name = stage_model_name(voice.name, "text_frontend")
+    request.model_name = stage_model_name(voice.base, "text_frontend")
     request.model_version = str(voice.versions["text_frontend"])
     request.id = identity
     del request.outputs[:]

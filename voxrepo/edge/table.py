@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from voxrepo.rollout.route import STABLE_ARM, Route
 from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.yamlfile import StrictModel, write_text_atomically
 
@@ -36,6 +37,10 @@ class VoiceEntry(StrictModel):
         window_frames: the vocoder's longest window.
         overlap_frames: frames that it computes and discards at each inner edge of a window.
         first_window_frames: the window that begins a segment; ``window_frames`` where there is no shorter one.
+        arm: of the voice that this is; ``stable`` for the voice itself.
+        voice: the voice that it is an arm of, whose stages it uses; empty for the voice itself.
+        engine_model: the ensemble that makes its audio; empty if it has this entry's name. While a voice is given other
+            versions, another ensemble serves it for a moment.
     """
 
     name: str
@@ -51,6 +56,19 @@ class VoiceEntry(StrictModel):
     window_frames: Annotated[int, Field(ge=1)]
     overlap_frames: Annotated[int, Field(ge=0)]
     first_window_frames: Annotated[int, Field(ge=1)]
+    arm: str = STABLE_ARM
+    voice: str = ""
+    engine_model: str = ""
+
+    @property
+    def base(self) -> str:
+        """The voice whose stages it uses."""
+        return self.voice or self.name
+
+    @property
+    def ensemble(self) -> str:
+        """The engine's model that makes its audio."""
+        return self.engine_model or self.name
 
     @model_validator(mode="after")
     def _range_is_not_empty(self) -> VoiceEntry:
@@ -82,7 +100,8 @@ class EdgeTable(StrictModel):
     Attributes:
         generation: grows with every change.
         ready: whether everything that can be served is; readiness of the server.
-        voices: voices that are served, by name.
+        voices: voices that are served, by name; an arm of a rollout is one more, ``<voice>.<arm>``.
+        routes: how requests for a voice are divided among its arms; none for those without a rollout.
         loading: models that are about to be served.
         held: voices that are being recovered; requests for them wait for a while instead of being refused.
         reloads: how often the supervisor has loaded a model again because its process had died; calls from before will
@@ -98,6 +117,7 @@ class EdgeTable(StrictModel):
     ready: bool = True
     device: Literal["cpu", "npu", "emulator"] = "cpu"
     voices: dict[str, VoiceEntry] = Field(default_factory=dict)
+    routes: dict[str, Route] = Field(default_factory=dict)
     loading: list[str] = Field(default_factory=list)
     held: list[str] = Field(default_factory=list)
     reloads: dict[str, int] = Field(default_factory=dict)

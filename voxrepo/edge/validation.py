@@ -46,12 +46,16 @@ class VoiceCall:
         text: the text.
         seed: the seed in use, drawn or given.
         parameters: checked parameters.
+        speed: as given, or the default.
+        speaker: as given, empty for the voice's default.
     """
 
     request: Any
     text: str
     seed: int
     parameters: VoiceParameters
+    speed: float = DEFAULT_SPEED
+    speaker: str = ""
 
 
 def check_voice_version(version: str, voice: str) -> None:
@@ -242,10 +246,10 @@ def check_voice_request(request: Any, voice: VoiceEntry, seed_source: Callable[[
 
     Raises:
         InvalidArgument: naming the input and its limit.
-        NotFound: a version or arm that does not exist.
+        NotFound: a version that does not exist.
     """
     check_voice_version(request.model_version, voice.name)
-    parameters = check_voice_parameters(request.parameters, voice.name)
+    parameters = check_voice_parameters(request.parameters)
     refuse_shared_memory(request)
     _check_outputs(request, voice.name)
     values = _elements(request, voice.name)
@@ -260,8 +264,8 @@ def check_voice_request(request: Any, voice: VoiceEntry, seed_source: Callable[[
     seed = values[SEED.name] if SEED.name in values else seed_source()
     _check_seed(seed)
     outputs = [output.name for output in request.outputs]
-    complete = voice_request(voice.name, text, speed, speaker, seed, outputs, parameters.forwarded)
-    return VoiceCall(complete, text, seed, parameters)
+    complete = voice_request(voice.ensemble, text, speed, speaker, seed, outputs, parameters.forwarded)
+    return VoiceCall(complete, text, seed, parameters, speed, speaker)
 
 
 def _bytes_element(text: str) -> bytes:

@@ -11,21 +11,23 @@ import numpy as np
 from tritonclient.grpc import service_pb2 as pb
 
 from voxrepo.edge.admission import Admission
+from voxrepo.edge.assigning import ArmGone, Assignment
 from voxrepo.edge.costs import Costs
 from voxrepo.edge.dropped import take_dropped
 from voxrepo.edge.engine_client import CallerTimedOut, EngineCallFailed, ModelReloaded
 from voxrepo.edge.engine_errors import is_passing
+from voxrepo.edge.gates import line_name
 from voxrepo.edge.holding import Holding
-from voxrepo.edge.parameters import STABLE_ARM
 from voxrepo.edge.pieces_plan import JOINED_GROUPS, STREAM_GROUPS
 from voxrepo.edge.playback import Playback
+from voxrepo.edge.seen import Seen
 from voxrepo.edge.stage_calls import Int16Array
-from voxrepo.edge.streaming import VoiceStream, one_ahead
+from voxrepo.edge.streaming import Opening, VoiceStream, WindowCost, one_ahead
 from voxrepo.edge.table import VoiceEntry
 from voxrepo.edge.validation import VOICE_VERSION, VoiceCall, check_voice_request
 from voxrepo.metrics.accounting import RequestRecord
 from voxrepo_contract.errors import VoxrepoError
-from voxrepo_contract.names import STREAM_SUFFIX, stage_model_name
+from voxrepo_contract.names import stage_model_name
 from voxrepo_contract.tensors import AUDIO, SAMPLE_RATE
 
 LONG_TEXT_CHARS = 300
@@ -54,6 +56,7 @@ class VoiceCalls:
         engine: client of the engine.
         holding: where requests wait for a voice in recovery.
         refusal: the client's error for a failed call: failure, model, version, voice, request id.
+        is_gone: whether what serves a request is not loaded any more.
         admission: who is let in; None for everybody.
         long_text_chars: longest text that the ensemble gets.
     """
@@ -63,111 +66,140 @@ class VoiceCalls:
         engine: Engine,
         holding: Holding,
         refusal: Refusal,
+        is_gone: Callable[[Assignment], bool],
         admission: Admission | None = None,
         long_text_chars: int = LONG_TEXT_CHARS,
     ) -> None:
         self._engine = engine
         self._holding = holding
         self._refusal = refusal
+        self._is_gone = is_gone
         self._admission = admission
         self._long_text_chars = long_text_chars
 
-    async def infer(self, request: Any, voice: VoiceEntry, record: RequestRecord) -> Any:
-        """One answer with all the audio; see :meth:`voxrepo.edge.dataplane.DataPlane.infer`."""
-        call = _checked(request, voice, record)
+    async def infer(self, request: Any, assignment: Assignment, record: RequestRecord, seen: Seen | None = None) -> Any:
+        """One answer with all the audio; see :meth:`voxrepo.edge.dataplane.DataPlane.infer`.
+
+        Args:
+            request: the client's request.
+            assignment: who serves it.
+            record: of the request.
+            seen: takes what is said and heard.
+
+        Raises:
+            ArmGone: its arm was taken away while it waited.
+            VoxrepoError: it is refused or has failed.
+        """
+        voice = assignment.entry
+        call = _checked(request, assignment, record, seen)
         if len(call.text) > self._long_text_chars:
             if self._admission is not None:
-                self._admission.check_long(voice.name, len(call.text), record.remaining_s())
-            return await self._joined(call, request.id, voice, record)
+                self._admission.check_long(voice.base, len(call.text), record.remaining_s(), voice.versions)
+            return await self._joined(call, request, assignment, record, seen)
         if self._admission is not None:
-            self._admission.check(voice.name, len(call.text), record.remaining_s())
-        response = await self._call(call.request, None, voice, record)
-        response.id = request.id
+            self._admission.check(voice.base, len(call.text), record.remaining_s(), voice.ensemble)
+        response = await self._call(call.request, None, assignment, record)
+        response.id, response.model_name = request.id, request.model_name
         # ensembles add sequence parameters that mean nothing here
         response.parameters.clear()
         record.dropped = take_dropped(response)
         _tell(response, call, voice, record.dropped)
-        for output in response.outputs:
+        for index, output in enumerate(response.outputs):
             if output.name == AUDIO.name:
                 record.audio_s = output.shape[-1] / voice.sample_rate_hz
+                if seen is not None and index < len(response.raw_output_contents):
+                    seen.audio.append(response.raw_output_contents[index])
         return response
 
     def _let_in_stream(self, call: VoiceCall, voice: VoiceEntry, record: RequestRecord) -> AbstractContextManager[None]:
         if self._admission is None:
             return nullcontext()
-        return self._admission.stream(voice.name, len(call.text), record.remaining_s())
+        return self._admission.stream(voice.base, len(call.text), record.remaining_s(), voice.versions)
 
-    async def _joined(self, call: VoiceCall, client_id: str, voice: VoiceEntry, record: RequestRecord) -> Any:
+    async def _joined(
+        self, call: VoiceCall, request: Any, assignment: Assignment, record: RequestRecord, seen: Seen | None
+    ) -> Any:
         # as if it were played, fast, from the start: streams with audio in hand wait for it, those without do not
+        voice = assignment.entry
         playback = Playback(record.started_s, begins_s=record.started_s, pace=JOINED_PACE)
-        stream = self._stream(call, voice, record, JOINED_GROUPS, playback)
+        stream = self._stream(call, assignment, record, JOINED_GROUPS, playback)
         samples = await stream.whole()
         record.dropped = stream.dropped
         record.audio_s = len(samples) / voice.sample_rate_hz
-        response = _response(samples, voice.name, client_id, call, voice)
+        if seen is not None:
+            seen.audio.append(samples)
+        response = _response(samples, request, call, voice)
         _tell(response, call, voice, stream.dropped)
         return response
 
     async def stream(
-        self, request: Any, voice: VoiceEntry, record: RequestRecord
+        self, request: Any, assignment: Assignment, record: RequestRecord, seen: Seen | None = None
     ) -> AsyncGenerator[tuple[Any, bool], None]:
-        """The audio in pieces; see :meth:`voxrepo.edge.dataplane.DataPlane.stream`."""
-        call = _checked(request, voice, record)
-        vocoder = stage_model_name(voice.name, "vocoder")
-        playback = Playback(record.started_s)
-
-        def window_s() -> float:
-            return self._engine.costs.predict(vocoder, voice.window_frames)
-
-        stream = self._stream(call, voice, record, STREAM_GROUPS, playback, window_s)
+        """The audio in pieces; see :meth:`voxrepo.edge.dataplane.DataPlane.stream` and :meth:`infer`."""
+        voice = assignment.entry
+        call = _checked(request, assignment, record, seen)
+        stream = self._stream(call, assignment, record, STREAM_GROUPS, Playback(record.started_s), self._window_s)
         with self._let_in_stream(call, voice, record):
             async with aclosing(one_ahead(stream.pieces())) as pieces:
                 async for piece in pieces:
-                    response = _response(piece.samples, voice.name + STREAM_SUFFIX, request.id, call, voice)
+                    maker = assignment.opening if assignment.opening is not None and piece.is_opening else voice
+                    response = _response(piece.samples, request, call, voice)
                     record.dropped = stream.dropped
-                    _tell(response, call, voice, stream.dropped)
+                    _tell(response, call, maker, stream.dropped)
                     record.piece(len(piece.samples) / voice.sample_rate_hz)
+                    if seen is not None:
+                        seen.audio.append(piece.samples)
                     yield response, piece.is_last
 
     def _stream(
         self,
         call: VoiceCall,
-        voice: VoiceEntry,
+        assignment: Assignment,
         record: RequestRecord,
         groups: Sequence[int],
         playback: Playback,
-        window_s: Callable[[], float] = lambda: 0.0,
+        window_s: WindowCost = lambda _: 0.0,
     ) -> VoiceStream:
         async def infer(stage_request: Any, needed_by_s: float | None) -> Any:
-            return await self._call(stage_request, needed_by_s, voice, record)
+            return await self._call(stage_request, needed_by_s, assignment, record)
 
-        return VoiceStream(call, voice, record.id, infer, groups, playback, window_s)
+        opening = Opening(assignment.opening) if assignment.opening is not None else None
+        return VoiceStream(call, assignment.entry, record.id, infer, groups, playback, opening, window_s)
 
-    async def _call(self, request: Any, needed_by_s: float | None, voice: VoiceEntry, record: RequestRecord) -> Any:
+    def _window_s(self, voice: VoiceEntry) -> float:
+        line = line_name(stage_model_name(voice.base, "vocoder"), voice.versions["vocoder"])
+        return self._engine.costs.predict(line, voice.window_frames)
+
+    async def _call(
+        self, request: Any, needed_by_s: float | None, assignment: Assignment, record: RequestRecord
+    ) -> Any:
         """An engine call, repeated once if it met a fault that the supervisor cures.
 
         Also in a stream that has given out audio, which then has a gap: calls have no side effects, and the same
         versions give the same samples.
         """
-        await self._holding.pass_when_free(voice.name, record)
+        voice = assignment.entry.base
+        await self._holding.pass_when_free(voice, record)
         try:
             return await self._once(request, needed_by_s, record)
         except EngineCallFailed as failure:
-            error = self._refusal(failure, request.model_name, request.model_version, voice, record.id)
-            if not is_passing(failure.code, failure.text, failure.from_engine, self._is_held(voice)):
+            error = self._refusal(failure, request.model_name, request.model_version, assignment.entry, record.id)
+            if not is_passing(failure.code, failure.text, failure.from_engine, self._holding.is_held(voice)):
                 raise error from failure
             is_cured = isinstance(failure, ModelReloaded)
         if is_cured:
-            await self._holding.pass_when_free(voice.name, record)
+            await self._holding.pass_when_free(voice, record)
         else:
-            await self._holding.pass_after_failure(voice.name, record)
+            await self._holding.pass_after_failure(voice, record, lambda: self._is_gone(assignment))
+        if self._is_gone(assignment):
+            raise ArmGone(error.message)
         try:
             return await self._once(request, needed_by_s, record)
         except EngineCallFailed as failure:
-            raise self._refusal(failure, request.model_name, request.model_version, voice, record.id) from failure
-
-    def _is_held(self, voice: VoiceEntry) -> bool:
-        return self._holding.is_held(voice.name)
+            error = self._refusal(failure, request.model_name, request.model_version, assignment.entry, record.id)
+            if self._is_gone(assignment):
+                raise ArmGone(error.message) from failure
+            raise error from failure
 
     async def _once(self, request: Any, needed_by_s: float | None, record: RequestRecord) -> Any:
         try:
@@ -176,10 +208,13 @@ class VoiceCalls:
             raise record.deadline_error() from None
 
 
-def _checked(request: Any, voice: VoiceEntry, record: RequestRecord) -> VoiceCall:
-    call = check_voice_request(request, voice)
+def _checked(request: Any, assignment: Assignment, record: RequestRecord, seen: Seen | None) -> VoiceCall:
+    record.arm, record.versions = assignment.arm, assignment.entries[0].versions
+    call = check_voice_request(request, assignment.entry)
     record.text_chars, record.text = len(call.text), call.text
-    record.arm, record.versions = STABLE_ARM, voice.versions
+    if seen is not None:
+        seen.call = call
+        seen.audio.clear()
     if call.parameters.timeout_us is not None:
         record.limit(call.parameters.timeout_us / 1e6)
     # never the client's id: empty or repeated ids would let stages confuse requests
@@ -190,14 +225,14 @@ def _checked(request: Any, voice: VoiceEntry, record: RequestRecord) -> VoiceCal
 def _tell(response: Any, call: VoiceCall, voice: VoiceEntry, dropped: dict[str, int]) -> None:
     """Add what is needed to make the same audio again, and what was not spoken."""
     response.parameters["seed"].int64_param = call.seed
-    response.parameters["arm"].string_param = STABLE_ARM
+    response.parameters["arm"].string_param = voice.arm
     response.parameters["versions"].string_param = json.dumps(voice.versions)
     response.parameters["dropped"].string_param = json.dumps(dropped)
 
 
-def _response(samples: Int16Array, model: str, client_id: str, call: VoiceCall, voice: VoiceEntry) -> Any:
+def _response(samples: Int16Array, request: Any, call: VoiceCall, voice: VoiceEntry) -> Any:
     """``ModelInferResponse`` with the outputs that the client asked for, as the ensemble would give it."""
-    response = pb.ModelInferResponse(model_name=model, model_version=VOICE_VERSION, id=client_id)
+    response = pb.ModelInferResponse(model_name=request.model_name, model_version=VOICE_VERSION, id=request.id)
     wanted = {output.name for output in call.request.outputs}
     contents = {
         AUDIO: samples.astype("<i2", copy=False),

@@ -85,6 +85,7 @@ def engine_environment(
     locks_folder: Path | None = None,
     device: Mapping[str, str] | None = None,
     stub_patience_s: float | None = None,
+    stubs_folder: Path | None = None,
 ) -> dict[str, str]:
     """Environment of the engine: this Python first in ``PATH`` (stubs find their packages through it), libraries
     of the wheel and of Python in ``LD_LIBRARY_PATH``, and where instances share what they measure.
@@ -96,6 +97,7 @@ def engine_environment(
         locks_folder: where device workers keep the locks under which they load.
         device: variables for stubs and device workers.
         stub_patience_s: see :meth:`voxrepo.engine.workspace.Workspace.create`.
+        stubs_folder: where stubs say which version they run.
     """
     environment = {name: value for name, value in base.items() if name not in DEVICE_VARIABLES}
     environment |= device or {}
@@ -110,6 +112,8 @@ def engine_environment(
         environment[variables.COSTS_DIR] = str(costs_folder)
     if locks_folder is not None:
         environment[variables.LOCKS_DIR] = str(locks_folder)
+    if stubs_folder is not None:
+        environment[variables.STUBS_DIR] = str(stubs_folder)
     if stub_patience_s is not None:
         environment[variables.STUB_PATIENCE_S] = f"{stub_patience_s:g}"
     # the stages bring their own parallelism; a BLAS pool per process would fight it

@@ -80,6 +80,11 @@ class Workspace:
         return self.path / "backends"
 
     @property
+    def stubs(self) -> Path:
+        """Where stubs say which version they run; emptied with the rest at each start of the engine."""
+        return self.path / "stubs"
+
+    @property
     def repositories(self) -> list[Path]:
         """For ``--model-repository``."""
         return [self.path / "model_repository", self.path / "ensembles"]
@@ -120,6 +125,7 @@ class Workspace:
         try:
             python_backend = self.backends / "python"
             python_backend.mkdir(parents=True)
+            self.stubs.mkdir()
             for file in binary.python_backend:
                 # copied: the engine refuses a backend library that is a link out of its directory
                 copy = Path(shutil.copy2(file, python_backend / file.name))

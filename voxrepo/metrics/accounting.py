@@ -34,6 +34,10 @@ MAX_VERSION_SETS = 256
 OTHER_VERSIONS = "other"
 """Label of further sets of versions once :data:`MAX_VERSION_SETS` have been seen since the start."""
 
+MAX_ARMS = 64
+OTHER_ARMS = "other"
+"""Label of the arms of further rollouts once :data:`MAX_ARMS` names have been seen since the start."""
+
 _MAX_LOGGED_CHARS = 128
 _DEADLINE_TOLERANCE_S = 0.01  # gRPC's own timers have another clock and a grain of a millisecond
 
@@ -82,6 +86,8 @@ class RequestRecord:
         first_piece_s: seconds from its arrival to the first of them.
         gaps_s: seconds from each piece to the next.
         underruns: pieces that came when a player, started with the first piece, had nothing left to play.
+        routing_key: of the header for it; empty without one.
+        ended: called once with this and the seconds that it took, after it was counted.
     """
 
     model: str
@@ -103,6 +109,8 @@ class RequestRecord:
     first_piece_s: float | None = None
     gaps_s: list[float] = field(default_factory=list)
     underruns: int = 0
+    routing_key: str = ""
+    ended: Callable[[RequestRecord, float], None] | None = None
     _last_piece_s: float = 0.0
     _played_until_s: float = 0.0
 
@@ -174,6 +182,7 @@ class Accountant:
         self._is_model = is_model
         self._log_text = log_text
         self._version_sets: set[str] = set()
+        self._arms: set[str] = set()
 
     @contextmanager
     def request(self, model: str, protocol: str) -> Iterator[RequestRecord]:
@@ -216,36 +225,52 @@ class Accountant:
             self._version_sets.add(label)
         return label
 
+    def _arm_label(self, record: RequestRecord) -> str:
+        if record.arm not in self._arms:
+            if len(self._arms) >= MAX_ARMS:
+                return OTHER_ARMS
+            self._arms.add(record.arm)
+        return record.arm
+
     def _finish(self, record: RequestRecord) -> None:
         metrics = self._metrics
         seconds = time.monotonic() - record.started_s
         label = record.model if self._is_model(record.model) else UNKNOWN_MODEL
-        versions = self._versions_label(record)
-        metrics.requests.labels(label, record.protocol, record.outcome, record.code, record.arm, versions).inc()
-        metrics.duration.labels(label).observe(seconds)
+        versions, arm = self._versions_label(record), self._arm_label(record)
+        metrics.requests.labels(label, record.protocol, record.outcome, record.code, arm, versions).inc()
+        metrics.duration.labels(label, arm).observe(seconds)
         if record.outcome == "rejected":
             metrics.rejected.labels(label, record.reason).inc()
         if record.pieces:
-            self._count_stream(record, label)
+            self._count_stream(record, label, arm)
         # what was sent of a stream was sent, however it ended
         if record.audio_s is not None and (record.outcome == "ok" or record.pieces):
             metrics.audio_seconds.labels(label).inc(record.audio_s)
         if record.outcome == "ok":
             if record.audio_s:
-                metrics.real_time_factor.labels(label).observe(seconds / record.audio_s)
+                metrics.real_time_factor.labels(label, arm).observe(seconds / record.audio_s)
             if record.text_chars is not None:
                 metrics.text_chars.labels(label).inc(record.text_chars)
             for reason, count in record.dropped.items():
                 metrics.dropped_chars.labels(label, reason).inc(count)
         if request_log.isEnabledFor(logging.INFO):
             request_log.info("%s", self._line(record, seconds))
+        if record.ended is not None:
+            self._tell(record.ended, record, seconds)
 
-    def _count_stream(self, record: RequestRecord, label: str) -> None:
+    @staticmethod
+    def _tell(ended: Callable[[RequestRecord, float], None], record: RequestRecord, seconds: float) -> None:
+        try:
+            ended(record, seconds)
+        except Exception:  # it would be answered instead of what the request was answered
+            log.exception("request %s was served, but not observed", record.id)
+
+    def _count_stream(self, record: RequestRecord, label: str, arm: str) -> None:
         metrics = self._metrics
         metrics.pieces.labels(label).inc(record.pieces)
         metrics.underruns.labels(label).inc(record.underruns)
         if record.first_piece_s is not None:
-            metrics.first_piece.labels(label).observe(record.first_piece_s)
+            metrics.first_piece.labels(label, arm).observe(record.first_piece_s)
         for gap_s in record.gaps_s:
             metrics.piece_gap.labels(label).observe(gap_s)
 

@@ -14,6 +14,9 @@ from voxrepo.metrics.registry import EdgeMetrics
 from voxrepo.metrics.shared import registry_of_all
 from voxrepo.metrics.supervision import read_supervision
 
+FRESH_S = 15.0
+"""Age beyond which the series of the rollouts' controller were left by one that has ended."""
+
 log = logging.getLogger(__name__)
 
 ENGINE_TIMEOUT_S = 2.0
@@ -28,6 +31,7 @@ class MetricsPage:
         timeout_s: how long a scrape waits for the engine.
         metrics_folder: where all processes count, None if this is the only one and counts in its memory.
         supervision_file: where the supervisor writes its series, if there is one.
+        rollouts_file: where the rollouts' controller writes its series, likewise.
     """
 
     def __init__(
@@ -37,10 +41,12 @@ class MetricsPage:
         timeout_s: float = ENGINE_TIMEOUT_S,
         metrics_folder: Path | None = None,
         supervision_file: Path | None = None,
+        rollouts_file: Path | None = None,
     ) -> None:
         self._metrics = metrics
         self._folder = metrics_folder
         self._supervision_file = supervision_file
+        self._rollouts_file = rollouts_file
         self._engine_url = engine_url
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._session: aiohttp.ClientSession | None = None
@@ -78,4 +84,5 @@ class MetricsPage:
 
     def _render(self) -> bytes:
         text = self._metrics.render() if self._folder is None else generate_latest(registry_of_all(self._folder))
-        return text + (read_supervision(self._supervision_file) if self._supervision_file is not None else b"")
+        text += read_supervision(self._supervision_file) if self._supervision_file is not None else b""
+        return text + (read_supervision(self._rollouts_file, FRESH_S) if self._rollouts_file is not None else b"")

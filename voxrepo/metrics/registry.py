@@ -6,7 +6,7 @@ gauges say how they are added, and none is a function called at the scrape, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
@@ -24,7 +24,7 @@ class EdgeMetrics:
 
     Attributes:
         requests: finished requests by model, protocol, outcome, status code, arm and versions of the stages.
-        duration: seconds from the request's arrival to its answer, by model.
+        duration: seconds from the request's arrival to its answer, by model and arm.
         rejected: requests refused, by model and reason.
         in_flight: requests whose callers wait.
         draining: engine calls whose callers are gone.
@@ -34,17 +34,22 @@ class EdgeMetrics:
         engine_seconds: seconds that calls spent in the engine, by model of the engine.
         engine_own_seconds: the part of them that was not shared with other calls of the model.
         active_streams: streams that are being served, by model.
-        first_piece: seconds from a stream's arrival to its first piece, by model.
+        first_piece: seconds from a stream's arrival to its first piece, by model and arm.
         piece_gap: seconds between the pieces of a stream, by model.
         pieces: pieces sent, by model.
         underruns: pieces later than the end of the audio sent before them, by model.
-        real_time_factor: seconds of a request per second of its audio, by model.
+        real_time_factor: seconds of a request per second of its audio, by model and arm.
         audio_seconds: audio handed out, by model.
         text_chars: characters of the texts spoken, by model.
         dropped_chars: characters of them that were not spoken, by model and reason.
         device: 1 for what graphs for an NPU run on, 0 for everything else.
         engine_metrics_up: 1 if the engine's own metrics could be read at the last scrape.
         edge_workers: 1, added up to the number of edge processes that run.
+        rollout_weight: percent of a voice's requests that an arm gets by its weight, by voice and arm.
+        arm_ready: 1 for arms that are served beside their voice, by voice and arm.
+        copies: requests spoken again by another arm, by voice, that arm and outcome; no requests of clients.
+        copies_dropped: those that were to be copied and were not, by voice and reason.
+        observations_dropped: what of observed requests was not written down, by kind.
     """
 
     def __init__(self) -> None:
@@ -63,6 +68,7 @@ class EdgeMetrics:
             "voxrepo_request_duration_seconds",
             "Seconds from the arrival of a request to its answer.",
             DURATION_BUCKETS_S,
+            "arm",
         )
         self.rejected = self._counter(
             "voxrepo_rejected_total", "Requests that were refused for want of capacity or service.", "model", "reason"
@@ -89,6 +95,7 @@ class EdgeMetrics:
             "voxrepo_first_piece_seconds",
             "Seconds from the arrival of a stream's request to its first piece.",
             FIRST_PIECE_BUCKETS_S,
+            "arm",
         )
         self.piece_gap = self._histogram(
             "voxrepo_piece_gap_seconds", "Seconds from one piece of a stream to the next.", GAP_BUCKETS_S
@@ -98,7 +105,7 @@ class EdgeMetrics:
             "voxrepo_underruns_total", "Pieces sent after the audio before them would have been played.", "model"
         )
         self.real_time_factor = self._histogram(
-            "voxrepo_real_time_factor_ratio", "Seconds of a request per second of its audio.", REAL_TIME_BUCKETS
+            "voxrepo_real_time_factor_ratio", "Seconds of a request per second of its audio.", REAL_TIME_BUCKETS, "arm"
         )
         self.audio_seconds = self._counter("voxrepo_audio_seconds_total", "Seconds of audio answered.", "model")
         self.text_chars = self._counter("voxrepo_text_chars_total", "Characters of text answered.", "model")
@@ -123,6 +130,29 @@ class EdgeMetrics:
         )
         self.edge_workers = self._gauge("voxrepo_edge_workers", "Edge processes that run.")
         self.edge_workers.set(1)
+        self.rollout_weight = self._newest(
+            "voxrepo_rollout_weight", "Percent of a voice's requests that an arm gets by its weight."
+        )
+        self.arm_ready = self._newest("voxrepo_arm_ready", "1 for arms that are served beside their voice.")
+        self.copies = self._counter(
+            "voxrepo_copies_total",
+            "Requests spoken again by another arm for comparison; no requests of clients.",
+            "voice",
+            "arm",
+            "outcome",
+        )
+        self.copies_dropped = self._counter(
+            "voxrepo_shadow_dropped_total",
+            "Requests that were to be copied to another arm and were not.",
+            "voice",
+            "reason",
+        )
+        self.observations_dropped = self._counter(
+            "voxrepo_observations_dropped_total",
+            "What of observed requests was not written down: request, measures, file, pair.",
+            "kind",
+        )
+        self._shown_arms: set[tuple[str, str]] = set()
 
         self._watched: tuple[tuple[Gauge, Callable[[], float]], ...] = ()
 
@@ -132,8 +162,12 @@ class EdgeMetrics:
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self.registry, multiprocess_mode="livesum")
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(name, text, ["model"], registry=self.registry, buckets=buckets)
+    def _newest(self, name: str, text: str) -> Gauge:
+        labels = ["voice", "arm"]
+        return Gauge(name, text, labels, registry=self.registry, multiprocess_mode="livemostrecent")
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(name, text, ["model", *labels], registry=self.registry, buckets=buckets)
 
     def count_call(self, model: str, waited_s: float, inside_s: float, own_s: float) -> None:
         """Count an inference call that ended.
@@ -163,6 +197,18 @@ class EdgeMetrics:
         """Say what graphs with ``device: npu`` run on."""
         for name in DEVICES:
             self.device.labels(device=name).set(name == device)
+
+    def show_arms(self, weights: Mapping[tuple[str, str], float], ready: Collection[tuple[str, str]]) -> None:
+        """Say what rollouts do now; arms of before are set to 0.
+
+        Args:
+            weights: percent by voice and arm.
+            ready: voices and arms that are served.
+        """
+        self._shown_arms |= {*weights, *ready}
+        for voice, arm in self._shown_arms:
+            self.rollout_weight.labels(voice, arm).set(weights.get((voice, arm), 0.0))
+            self.arm_ready.labels(voice, arm).set((voice, arm) in ready)
 
     def render(self) -> bytes:
         """The series in Prometheus' text format."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -40,9 +41,14 @@ def supervision_text(*, engine_restarts: int, engine_recycles: int, stub_restart
         "Memory of the engine and its stubs; pages that several share count once.",
         value=memory_bytes,
     )
+    return families_text([restarts, stubs, memory])
+
+
+def families_text(families: Sequence[Metric]) -> str:
+    """Series in Prometheus' text format."""
     # families, not metrics: nothing is kept between two calls, nor in files where the environment asks for that
     registry = CollectorRegistry()
-    registry.register(_Families([restarts, stubs, memory]))
+    registry.register(_Families(families))
     return generate_latest(registry).decode()
 
 
@@ -63,9 +69,16 @@ def write_supervision(file: Path, text: str) -> None:
     write_text_atomically(file, text)
 
 
-def read_supervision(file: Path) -> bytes:
-    """What the supervisor has written; nothing if it has not."""
+def read_supervision(file: Path, fresh_s: float | None = None) -> bytes:
+    """What the supervisor has written; nothing if it has not.
+
+    Args:
+        file: that it writes.
+        fresh_s: age beyond which it counts as not written; None for any.
+    """
     try:
+        if fresh_s is not None and time.time() - file.stat().st_mtime > fresh_s:
+            return b""
         return file.read_bytes()
     except OSError:
         return b""

@@ -8,7 +8,7 @@ reason, and nothing else suffers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -18,7 +18,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from voxrepo.repository.foreign import BACKEND
 from voxrepo.repository.graph_model import CheckedModel, check_graph_model, served_versions, versions_of
-from voxrepo.repository.layout import CONFIG_FILE, Layout
+from voxrepo.repository.layout import ARM_FILE, CONFIG_FILE, Layout
 from voxrepo.repository.voice import VoiceSpec, read_voice
 from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.foreign import OM_FILE, ONNX_FILE
@@ -170,33 +170,43 @@ def check_voice(layout: Layout, name: str) -> CheckedVoice:
     spec = read_voice(layout, name)
     check_names_are_free(layout, spec)
     stages = {stage: check_stage(layout, name, stage, settings.version) for stage, settings in spec.stages.items()}
+    check_fit(spec, stages, spec.versions, layout.voice_file(name))
+    return CheckedVoice(spec, stages)
+
+
+def check_fit(spec: VoiceSpec, stages: Mapping[str, AnyStage], versions: Mapping[str, int], file: Path) -> None:
+    """Check that stage versions fit each other and the voice.
+
+    Args:
+        spec: of the voice.
+        stages: the three stages.
+        versions: number of the version of each, for messages.
+        file: that pairs them, for messages.
+
+    Raises:
+        ConfigError: they do not; both values are in the message.
+    """
     for left, right, fields in _INTERFACE_EDGES:
         difference = mismatch(stages[left].interface, stages[right].interface, fields)
         if difference is not None:
             what, a, b = difference
             raise ConfigError(
-                f"{left} version {spec.versions[left]} has {what} {a!r} and {right} version {spec.versions[right]} "
+                f"{left} version {versions[left]} has {what} {a!r} and {right} version {versions[right]} "
                 f"has {b!r}; pair versions that were made for each other",
-                file=layout.voice_file(name),
+                file=file,
             )
     vocoder_rate = stages["vocoder"].interface.sample_rate_hz
     if vocoder_rate != spec.sample_rate_hz:
-        raise ConfigError(
-            f"sample_rate_hz: is {spec.sample_rate_hz}, the vocoder makes {vocoder_rate}", file=layout.voice_file(name)
-        )
+        raise ConfigError(f"sample_rate_hz: is {spec.sample_rate_hz}, the vocoder makes {vocoder_rate}", file=file)
     speakers = stages["acoustic"].interface.speakers
     if speakers != len(spec.speakers):
-        raise ConfigError(
-            f"speakers: lists {len(spec.speakers)} names, the acoustic stage knows {speakers}",
-            file=layout.voice_file(name),
-        )
+        raise ConfigError(f"speakers: lists {len(spec.speakers)} names, the acoustic stage knows {speakers}", file=file)
     front_end = stages["text_frontend"]
     if isinstance(front_end, TextFrontendStage) and front_end.options.speakers != spec.speakers:
         raise ConfigError(
             f"speakers: is {spec.speakers}, the text front end knows {front_end.options.speakers}; make them equal",
-            file=layout.voice_file(name),
+            file=file,
         )
-    return CheckedVoice(spec, stages)
 
 
 def check_model(model_dir: Path, cores: int = 1) -> CheckedModel:
@@ -288,6 +298,8 @@ def take_inventory(layout: Layout, progress: Callable[[str], None] = lambda name
         for model_dir in sorted(repository.iterdir()) if repository.is_dir() else []:
             if not model_dir.is_dir() or model_dir.name.startswith(".") or model_dir.name in owned:
                 continue
+            if repository == layout.ensembles and (model_dir / ARM_FILE).is_file():
+                continue  # of a rollout, which says whether it is served
             progress(model_dir.name)
             try:
                 checked = check_model(model_dir, cores)

@@ -9,6 +9,8 @@ import voxrepo
 
 VOICE_FILE = "voice.yaml"
 CONFIG_FILE = "config.pbtxt"
+ARM_FILE = "arm.yaml"
+"""Marks a folder in ``ensembles/`` as an arm of a voice, which belongs to a rollout and is no model of its own."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class Layout:
     def ensembles(self) -> Path:
         """Triton repository 2: what clients call."""
         return self.root / "ensembles"
+
+    @property
+    def rollouts(self) -> Path:
+        """State of the rollouts, shared by all servers of the root wherever each keeps its own state."""
+        return self.root / ".voxrepo" / "rollouts"
 
     def voice_file(self, voice: str) -> Path:
         """``voice.yaml`` of a voice."""

@@ -6,6 +6,8 @@ field that does not exist, or a value of the wrong type, fails here and not in t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -42,7 +44,14 @@ def _add_output(config: ModelConfig, spec: TensorSpec) -> None:
 
 
 def stage_config(
-    voice: str, stage: str, settings: StageSettings, *, channels: int, cores: int, on_npu: bool = False
+    voice: str,
+    stage: str,
+    settings: StageSettings,
+    *,
+    channels: int,
+    cores: int,
+    on_npu: bool = False,
+    arm_versions: Iterable[int] = (),
 ) -> ModelConfig:
     """Configuration of the model that serves one stage.
 
@@ -53,6 +62,7 @@ def stage_config(
         channels: C of ``features``.
         cores: usable cores of this machine, for ``auto``.
         on_npu: whether a graph of the stage asks for an NPU.
+        arm_versions: versions that arms of the voice pin, served beside the one of ``settings``.
     """
     parallelism = plan_cpu(stage, settings, cores, on_npu=on_npu)
     config = ModelConfig(
@@ -64,7 +74,7 @@ def stage_config(
         _add_input(config, spec, ragged)
     for spec in contract.outputs:
         _add_output(config, spec)
-    config.version_policy.specific.versions.append(settings.version)
+    config.version_policy.specific.versions.extend(sorted({settings.version, *arm_versions}))
     config.instance_group.add(
         count=parallelism.instances, kind=model_config_pb2.ModelInstanceGroup.Kind.Value("KIND_CPU")
     )
@@ -84,9 +94,18 @@ def stage_config(
     return config
 
 
-def ensemble_config(spec: VoiceSpec) -> ModelConfig:
-    """Configuration of the ensemble that clients call: three steps with pinned versions."""
-    config = ModelConfig(name=spec.voice, platform="ensemble", max_batch_size=MAX_ENSEMBLE_BATCH)
+def ensemble_config(
+    spec: VoiceSpec, *, name: str | None = None, versions: Mapping[str, int] | None = None
+) -> ModelConfig:
+    """Configuration of the ensemble that clients call: three steps with pinned versions.
+
+    Args:
+        spec: of the voice whose stages it uses.
+        name: of the ensemble, if it is an arm's and not the voice's own.
+        versions: of each stage, if not those that the voice pins.
+    """
+    pinned = spec.versions if versions is None else versions
+    config = ModelConfig(name=name or spec.voice, platform="ensemble", max_batch_size=MAX_ENSEMBLE_BATCH)
     for tensor in VOICE_INPUTS:
         _add_input(config, tensor, ragged=False)
     for tensor in ENSEMBLE_OUTPUTS:
@@ -94,10 +113,10 @@ def ensemble_config(spec: VoiceSpec) -> ModelConfig:
     outer_inputs = {tensor.name for tensor in VOICE_INPUTS}
     outer_outputs = {tensor.name for tensor in ENSEMBLE_OUTPUTS}
     made: dict[str, str] = {name: name for name in outer_inputs}
-    for stage, settings in spec.stages.items():
+    for stage, _ in spec.stages.items():
         contract = stage_contract(stage, -1)
         step = config.ensemble_scheduling.step.add(
-            model_name=stage_model_name(spec.voice, stage), model_version=settings.version
+            model_name=stage_model_name(spec.voice, stage), model_version=pinned[stage]
         )
         for tensor in contract.inputs:
             step.input_map[tensor.name] = made[tensor.name]

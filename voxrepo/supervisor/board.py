@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable, Mapping
 
 from voxrepo.metrics.supervision import supervision_text, write_supervision
-from voxrepo.repository.check import Inventory, Problem
+from voxrepo.repository.check import CheckedVoice, Inventory, Problem
 from voxrepo.repository.cpu_plan import usable_cores
+from voxrepo.supervisor.arm_table import ArmTable
 from voxrepo.supervisor.device import Device
 from voxrepo.supervisor.loader import edge_table
 from voxrepo.supervisor.state import Phase, ServerState, StateFolder
@@ -31,6 +32,7 @@ class Board:
         device: what graphs with ``device: npu`` run on.
         reloads: how often each model was loaded again, because its process had died.
         edge_workers: numbers of the edge processes that serve.
+        arms: what rollouts add to the table.
         table: the file of the edge's table.
     """
 
@@ -43,6 +45,7 @@ class Board:
         self.device: Device = "cpu"
         self.reloads: Mapping[str, int] = {}
         self.edge_workers: list[int] = []
+        self.arms = ArmTable()
         self.table = TableFile(folder.table_file)
 
     def publish(self, *, ready: bool | None = None) -> None:
@@ -66,6 +69,7 @@ class Board:
                 held=self.state.held,
                 reloads=self.reloads,
                 edge_workers=self.edge_workers,
+                arms=self.arms,
             )
         )
 
@@ -114,6 +118,22 @@ class Board:
             problem for problem in self.inventory.problems if problem.model not in names or problem.version is not None
         ]
         self._change_models(dict.fromkeys(names, ""), "ready")
+
+    def move(self, voice: CheckedVoice) -> None:
+        """Serve a voice with other versions; the edge is not told yet."""
+        name = voice.spec.voice
+        self.inventory.voices[name] = voice
+        self.update(
+            models=[
+                status.model_copy(update={"versions": voice.spec.versions}) if status.name == name else status
+                for status in self.state.models
+            ]
+        )
+
+    def is_served(self, voice: str) -> bool:
+        """Whether a voice is loaded and sound."""
+        states = {status.name: status.state for status in self.state.models if status.kind == "voice"}
+        return voice in self.inventory.voices and states.get(voice) == "ready"
 
     def _change_models(self, reasons: Mapping[str, str], state: str) -> None:
         models = [

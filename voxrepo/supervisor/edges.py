@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from voxrepo.edge.options import EdgeOptions, edge_command
 from voxrepo.metrics.shared import clear_gauges, empty_folder
@@ -73,13 +74,19 @@ class Worker:
         return self.child is not None and self.child.is_running()
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What it last said of itself; empty if it does not listen yet or has ended."""
+        try:
+            facts: dict[str, Any] = json.loads(self._ready_file.read_bytes())
+        except (OSError, json.JSONDecodeError):
+            return {}
+        return facts if self.is_running() else {}
+
+    @property
     def generation(self) -> int | None:
         """Of the table that it goes by; ``None`` if it does not listen yet or has ended."""
-        try:
-            facts = json.loads(self._ready_file.read_bytes())
-        except (OSError, json.JSONDecodeError):
-            return None
-        return int(facts["generation"]) if self.is_running() else None
+        facts = self.facts
+        return int(facts["generation"]) if facts else None
 
     @property
     def serves(self) -> bool:
@@ -210,6 +217,18 @@ class Edges:
             if not running or give_up() or time.monotonic() > end_s:
                 return False
             time.sleep(_LOOK_INTERVAL_S)
+
+    def are_free_of(self, generation: int, key: str) -> bool:
+        """Whether every process that runs goes by a table, and none has a request that uses something any more.
+
+        Args:
+            generation: of the table, by which new requests do not use it.
+            key: what it is, see :func:`voxrepo.edge.in_use.usage_key`.
+        """
+        said = [worker.facts for worker in self._workers if worker.is_running()]
+        return bool(said) and all(
+            facts.get("generation") == generation and not facts.get("in_use", {}).get(key) for facts in said
+        )
 
     def use_engine_metrics(self, url: str) -> None:
         """Read the engine's metrics elsewhere from now on. All end in order; :meth:`step` restarts."""

@@ -16,6 +16,9 @@ from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.check import Inventory
 from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.publish import publish_all
+from voxrepo.supervisor.arm_change import EngineFacts
+from voxrepo.supervisor.arm_work import publishing
+from voxrepo.supervisor.arms import Arms
 from voxrepo.supervisor.board import Board
 from voxrepo.supervisor.child import Child
 from voxrepo.supervisor.edges import Edges
@@ -38,6 +41,8 @@ ENGINE_EXIT_TIMEOUT_S = 10
 RECYCLE_DRAIN_S = 5.0
 """For calls in the engine, and again for its own end; with its start this stays within what requests wait for a held
 voice."""
+PUBLISHING_WAIT_S = 60.0
+"""For another server of the same root that is loading an arm."""
 
 
 def render_configs(options: ServeOptions, inventory: Inventory) -> None:
@@ -56,6 +61,7 @@ class EngineKeeper:
         board: told of everything that concerns others.
         edges: the edge's processes, ``None`` before their start.
         is_stopping: whether the server has been asked to end.
+        arms: of rollouts.
 
     Attributes:
         device: settings of the device for the engine's environment.
@@ -71,6 +77,7 @@ class EngineKeeper:
         board: Board,
         edges: Callable[[], Edges | None],
         is_stopping: Callable[[], bool],
+        arms: Arms,
     ) -> None:
         self._options = options
         self._binary = binary
@@ -81,10 +88,12 @@ class EngineKeeper:
         self._workspace = Workspace.of(options.layout)
         self._metrics_port = free_port()
         self._suspects = Suspects()
+        self._arms = arms
         self._told_held: frozenset[str] = frozenset()
-        self._watch = EngineWatch(self._workspace, limits_of(options), self._edge_holds)
+        self._watch = EngineWatch(self._workspace, limits_of(options), self._edge_holds, arms)
         self._tending = Tending("engine", lambda: self._child, self._died, self._restart)
         self._recycles = 0
+        self._wants_recycling = False
         self._child: Child | None = None
         self.device: dict[str, str] = {}
         self.remote: RemoteControl | None = None
@@ -144,6 +153,7 @@ class EngineKeeper:
                 locks_folder=self._options.layout.state / "locks",
                 device=self.device,
                 stub_patience_s=patience_s,
+                stubs_folder=self._workspace.stubs,
             ),
         )
         self._board.update(engine_pid=child.pid)
@@ -153,14 +163,17 @@ class EngineKeeper:
             return
         inventory = self._board.inventory
         try:
-            statuses = load_everything(
-                self.target,
-                inventory,
-                self._log_status,
-                suspects=self._suspects.names,
-                is_running=self._goes_on,
-                load_timeout_s=self._options.load_timeout_s,
-            )
+            with publishing(self._options.layout, self._is_stopping, PUBLISHING_WAIT_S):
+                # again: another server of this root may have loaded an arm meanwhile
+                render_configs(self._options, inventory)
+                statuses = load_everything(
+                    self.target,
+                    inventory,
+                    self._log_status,
+                    suspects=self._suspects.names,
+                    is_running=self._goes_on,
+                    load_timeout_s=self._options.load_timeout_s,
+                )
         except EngineEnded as error:
             if not self._is_stopping():
                 self._suspects.blame(error, inventory)
@@ -171,6 +184,16 @@ class EngineKeeper:
         ready = {name for name, status in statuses.items() if status.state == "ready"}
         self._watch.engine_started(child.pid, inventory, ready, time.monotonic())
         self._board.update(models=list(statuses.values()), held=[])
+        self._arms.engine_started(
+            EngineFacts(
+                self.target,
+                self._watch.stub_bytes,
+                self._watch.bytes_left,
+                self._watch.look_for_new_stubs,
+                self._watch.voice_moved,
+                self._watch.versions_released,
+            )
+        )
         self._board.publish(ready=True)
         taken = self._wait_for_edge()
         self._board.update(phase=self.phase if taken else "degraded")
@@ -220,6 +243,11 @@ class EngineKeeper:
         self._tending.step(now_s)
         if self._goes_on():
             self._look_after()
+        if not self._is_stopping():
+            self._arms.step(time.monotonic(), self._watch.in_cure)
+            if self._arms.needs_fresh_engine and self._goes_on():
+                log.error("the engine is restarted, as a voice lost its versions")
+                self.kill()  # and it is tended as one that ended
 
     @property
     def numbers(self) -> dict[str, object]:
@@ -238,7 +266,7 @@ class EngineKeeper:
             return
         state = self._board.state
         given_up, back = self._watch.take_given_up(), self._watch.take_back()
-        held = sorted(self._watch.held)
+        held = sorted(self._watch.held | self._arms.held)
         if given_up or back.voices or back.models or held != state.held:
             self._board.drop(given_up)
             self._board.take_back(back)
@@ -249,12 +277,15 @@ class EngineKeeper:
             if back.voices or back.models:
                 self._wait_for_edge()
             self._board.update(phase=self.phase)
-        if verdict == "recycle":
+        self._wants_recycling |= verdict == "recycle"
+        if self._wants_recycling and not self._arms.is_busy:
+            self._wants_recycling = False
             self._recycle()
 
     def _recycle(self) -> None:
         """Start the engine afresh without failing a request: those that come meanwhile wait at the edge."""
         self._watch.engine_ended()
+        self._arms.engine_ended(time.monotonic(), was_expected=True)
         self._board.hold_all()
         self._wait_for_edge()
         idle = wait_until_idle(self._board.state.metrics_url, RECYCLE_DRAIN_S, self._is_stopping)
@@ -273,6 +304,8 @@ class EngineKeeper:
     # end and restart
 
     def _died(self) -> None:
+        self._wants_recycling = False
+        self._arms.engine_ended(time.monotonic())
         if self._watch.engine_ended():
             self._board.hold_all()
             self._board.update(phase="loading")
@@ -306,6 +339,7 @@ class EngineKeeper:
     def leave_alone(self) -> None:
         """Cure nothing any more: the server ends."""
         self._watch.engine_ended()
+        self._arms.close(time.monotonic())
 
     def stop(self) -> bool:
         """End it in order, and remove all that it leaves.

@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from voxrepo.engine.sweep import close_to_others, remove_unused_regions
 from voxrepo.engine.workspace import Workspace
-from voxrepo.repository.check import Inventory
+from voxrepo.repository.check import CheckedVoice, Inventory
+from voxrepo.supervisor.arm_guard import ArmGuard, NoArms
 from voxrepo.supervisor.memory_watch import INTERVAL_S as MEMORY_INTERVAL_S
 from voxrepo.supervisor.memory_watch import MemoryPolicy, default_limit_bytes, held_bytes
 from voxrepo.supervisor.mending import Deaths, Mending, MendingRun, dismiss, plan_mending, watched_models
 from voxrepo.supervisor.options import ServeOptions
 from voxrepo.supervisor.pulse import Pulse
 from voxrepo.supervisor.second_chances import Absent, SecondChances
-from voxrepo.supervisor.stub_watch import Stub, StubWatch, kill
+from voxrepo.supervisor.stub_watch import Stub, StubWatch, cause_of_end, kill
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class EngineWatch:
         workspace: of the server.
         limits: when it is helped.
         is_held: whether the edge holds back requests for all of these voices and models.
+        arms: of rollouts.
 
     Attributes:
         reloads: how often each model was cured; calls of it from before are lost.
@@ -85,7 +87,14 @@ class EngineWatch:
         memory_bytes: held by the engine and its stubs at the last look.
     """
 
-    def __init__(self, workspace: Workspace, limits: WatchLimits, is_held: Callable[[Set[str]], bool]) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        limits: WatchLimits,
+        is_held: Callable[[Set[str]], bool],
+        arms: ArmGuard | None = None,
+    ) -> None:
+        self._arms = arms or NoArms()
         self._workspace = workspace
         self._limits = limits
         self._is_held = is_held
@@ -109,6 +118,12 @@ class EngineWatch:
         under_way = engine.run.mending.subjects if engine.run is not None and not engine.is_back else set()
         return under_way | plan_mending(engine.sick, engine.served).subjects
 
+    @property
+    def in_cure(self) -> set[str]:
+        """Those that are held, and those that serve again and are being tried out."""
+        engine = self._engine
+        return self.held | (engine.run.mending.subjects if engine is not None and engine.run is not None else set())
+
     def engine_started(self, pid: int, inventory: Inventory, ready: Collection[str], now_s: float) -> None:
         """An engine has loaded what it could.
 
@@ -125,7 +140,7 @@ class EngineWatch:
             completed=inventory.completed & set(ready),
         )
         pulse = Pulse(self._workspace.grpc_target, self._limits.hang_timeout_s)
-        self._engine = _Engine(pid, served, StubWatch(pid), pulse, next_memory_s=now_s)
+        self._engine = _Engine(pid, served, StubWatch(pid, self._workspace.stubs), pulse, next_memory_s=now_s)
         self._engine.stubs.look(watched_models(served), now_s, search=True)
         self._memory.engine_started(now_s)
 
@@ -141,6 +156,32 @@ class EngineWatch:
         self._engine = None
         self.memory_bytes = 0
         return was_there
+
+    def look_for_new_stubs(self) -> None:
+        """Something was loaded: one that was never seen alive dies unnoticed."""
+        if self._engine is not None:
+            close_to_others(self._workspace)
+            self._engine.stubs.search_soon()
+
+    def voice_moved(self, voice: CheckedVoice) -> None:
+        """A voice has other versions."""
+        if self._engine is not None and voice.spec.voice in self._engine.served.voices:
+            self._engine.served.voices[voice.spec.voice] = voice
+
+    def versions_released(self, model: str, versions: Collection[int], now_s: float) -> None:
+        """Some versions of a model were unloaded; their stubs are to end, by themselves or in a while."""
+        if self._engine is not None:
+            self._engine.retired.append((now_s, self._engine.stubs.register.retire([model], versions)))
+
+    def stub_bytes(self, model: str, version: int) -> int:
+        """Memory of the stubs of one version of a model; 0 if none is known."""
+        return self._engine.stubs.held_bytes(model, version) if self._engine is not None else 0
+
+    def bytes_left(self) -> int | None:
+        """Below the engine's memory limit; ``None`` if there is none, or it was not measured yet."""
+        if self._limits.memory_bytes <= 0 or self.memory_bytes <= 0:
+            return None
+        return max(self._limits.memory_bytes - self.memory_bytes, 0)
 
     def take_given_up(self) -> dict[str, str]:
         """Models that clients call and that are not to be served any more, with the reason; each is told once."""
@@ -181,7 +222,18 @@ class EngineWatch:
     def _look_at_stubs(self, engine: _Engine, now_s: float) -> None:
         # new stubs start while a cure or an attempt runs, and may die again at once
         search = engine.run is not None or engine.attempt is not None
-        dead = engine.stubs.look(watched_models(engine.served), now_s, search=search)
+        ended = engine.stubs.look(watched_models(engine.served), now_s, search=search)
+        fates = {stub: self._arms.fate(stub) for stub in ended}
+        for stub, fate in fates.items():
+            if fate == "arm":
+                log.error(
+                    "a stub of %s version %s (pid %d) has died; its arms are dropped",
+                    stub.model,
+                    stub.version,
+                    stub.pid,
+                )
+                self._arms.died(stub, cause_of_end(stub))
+        dead = [stub for stub in ended if fates[stub] == "cure"]
         for stub in dead:
             log.error("a stub of %s (pid %d) has died; the model is loaded again", stub.model, stub.pid)
         self.stub_restarts += len(dead)
@@ -236,6 +288,8 @@ class EngineWatch:
                 return True
             engine.run = None
             names = ", ".join(run.mending.models)
+            if is_done:
+                self._arms.lost(run.take_lost())
             if not is_done or run.problem is None:
                 pass
             elif engine.sick:
@@ -257,16 +311,22 @@ class EngineWatch:
 
     def _serve_again(self, engine: _Engine, run: MendingRun, now_s: float) -> None:
         engine.is_back = True
+        self._arms.lost(run.take_lost())  # before anybody is let in
         close_to_others(self._workspace)
-        self.reloads.update((*run.mending.models, *run.mending.ensembles))
+        self.reloads.update((*run.mending.models, *run.mending.ensembles, *run.mending.arms))
         log.warning("%s is cured after %.1f s", ", ".join(run.mending.models), now_s - run.started_s)
 
     def _start(self, engine: _Engine, mending: Mending, now_s: float) -> None:
         subjects = mending.subjects
         engine.retired.append((now_s, engine.stubs.register.retire(mending.models)))
+        voices = [spec.voice for spec in mending.voices]
         engine.is_back = False
         engine.run = MendingRun(
-            self._workspace.grpc_target, mending, lambda: self._is_held(subjects), self._limits.load_timeout_s
+            self._workspace.grpc_target,
+            replace(mending, arms=self._arms.cured_with(voices)),
+            lambda: self._is_held(subjects),
+            self._limits.load_timeout_s,
+            self._arms.publisher(voices),
         )
 
     def _try_again(self, engine: _Engine, now_s: float) -> None:

@@ -16,6 +16,7 @@ from voxrepo.engine.control import LOAD_TIMEOUT_S, EngineControl
 from voxrepo.repository.check import CheckedVoice, Inventory
 from voxrepo.repository.render import stage_config
 from voxrepo.repository.voice import VoiceSpec
+from voxrepo.supervisor.arm_table import ArmTable
 from voxrepo.supervisor.device import Device
 from voxrepo.supervisor.state import ModelStatus
 from voxrepo_contract.errors import Unavailable, VoxrepoError
@@ -165,8 +166,13 @@ def edge_table(
     held: Iterable[str] = (),
     reloads: Mapping[str, int] | None = None,
     edge_workers: Iterable[int] = (),
+    arms: ArmTable | None = None,
 ) -> EdgeTable:
-    """The table for the edge: voices that are ready, those of them that are in recovery, and why others are not."""
+    """The table for the edge: voices that are ready, those of them that are in recovery, and why others are not.
+
+    Arms, and routes to them, are in it as long as their voice is.
+    """
+    arms = arms or ArmTable()
     voices = {}
     loading: list[str] = []
     problems = []
@@ -183,17 +189,21 @@ def edge_table(
         elif status.state == "loading":
             loading.append(status.name)
         elif status.kind == "voice":
-            voices[status.name] = _entry(inventory.voices[status.name])
+            voices[status.name] = arms.moving.get(status.name) or voice_entry(inventory.voices[status.name])
     workers = list(edge_workers)
+    calls = engine_calls(inventory, cores, len(workers))
+    rows = {name: entry for name, entry in arms.arms.items() if entry.base in voices}
+    calls |= {name: calls[entry.base] for name, entry in rows.items()}
     return EdgeTable(
         generation=generation,
         ready=ready,
-        voices=voices,
+        voices=voices | rows,
+        routes={name: route for name, route in arms.routes.items() if name in voices},
         loading=loading,
         held=sorted(held),
         reloads=dict(reloads or {}),
         edge_workers=workers,
-        engine_calls=engine_calls(inventory, cores, len(workers)),
+        engine_calls=calls,
         problems=problems,
         unserved_voices=unserved_voices,
         device=device,
@@ -228,7 +238,8 @@ def _busy_calls(config: ModelConfig) -> int:
     return 2 * instances * max(int(config.max_batch_size), 1)
 
 
-def _entry(voice: CheckedVoice) -> VoiceEntry:
+def voice_entry(voice: CheckedVoice) -> VoiceEntry:
+    """The row of a voice."""
     spec, vocoder = voice.spec, voice.stages["vocoder"]
     assert isinstance(vocoder, WindowedStage)
     assert vocoder.interface.channels is not None

@@ -34,12 +34,15 @@ class Mending:
         ensembles: all that use them, each after those that it uses itself.
         voices: those of the ensembles that are voices; they are probed.
         configs: what the engine must be handed for a model instead of reading it from disk.
+        arms: ensembles of arms of the voices, and how they speak. One that does not come back is no reason not to serve
+            its voice.
     """
 
     models: tuple[str, ...]
     ensembles: tuple[str, ...] = ()
     voices: tuple[VoiceSpec, ...] = ()
     configs: Mapping[str, ModelConfig] = field(default_factory=dict)
+    arms: Mapping[str, VoiceSpec] = field(default_factory=dict)
 
     @property
     def subjects(self) -> set[str]:
@@ -84,26 +87,45 @@ def plan_mending(models: Collection[str], inventory: Inventory) -> Mending:
     )
 
 
-def mend(control: EngineControl, mending: Mending, loaded: Callable[[], None] = lambda: None) -> None:
+def mend(
+    control: EngineControl,
+    mending: Mending,
+    loaded: Callable[[], None] = lambda: None,
+    lost: Callable[[str, str], None] = lambda arm, reason: None,
+) -> None:
     """Unload from the outside in, load from the inside out, and let the voices speak.
 
     Args:
         control: of the engine.
         mending: what to do.
         loaded: called before the voices speak.
+        lost: called for arms that do not come back, with the reason; those that do not load before ``loaded``.
 
     Raises:
         VoxrepoError: it is not cured.
     """
-    for name in (*reversed(mending.ensembles), *mending.models):
+    for name in (*mending.arms, *reversed(mending.ensembles), *mending.models):
         control.unload(name)
     with ThreadPoolExecutor(LOADS_AT_ONCE) as pool:
         list(pool.map(lambda name: control.load(name, mending.configs.get(name)), mending.models))
     for name in mending.ensembles:
         control.load(name, mending.configs.get(name))
+    # before the voices serve: the edge holds requests for an arm as long as those for its voice
+    arms = [name for name in mending.arms if _is_kept(name, control.load, lost)]
     loaded()
     for spec in mending.voices:
         control.probe_voice(spec)
+    for name in arms:
+        _is_kept(name, lambda arm: control.probe_voice(mending.arms[arm], arm), lost)
+
+
+def _is_kept(arm: str, action: Callable[[str], object], lost: Callable[[str, str], None]) -> bool:
+    try:
+        action(arm)
+    except VoxrepoError as error:
+        lost(arm, error.message)
+        return False
+    return True
 
 
 class MendingRun:
@@ -116,6 +138,7 @@ class MendingRun:
         mending: what to do.
         is_held: whether the edge holds back requests by now.
         load_timeout_s: for each load.
+        publish: brings to disk what the engine is to read.
 
     Attributes:
         is_loaded: whether everything is loaded. The voices may serve then: what they still have to say to show that
@@ -123,8 +146,17 @@ class MendingRun:
         problem: why it failed, once it has.
     """
 
-    def __init__(self, target: str, mending: Mending, is_held: Callable[[], bool], load_timeout_s: float) -> None:
+    def __init__(
+        self,
+        target: str,
+        mending: Mending,
+        is_held: Callable[[], bool],
+        load_timeout_s: float,
+        publish: Callable[[], None] = lambda: None,
+    ) -> None:
         self.mending = mending
+        self._lost: dict[str, str] = {}
+        self._publish = publish
         self.started_s = time.monotonic()
         self.is_loaded = False
         self.problem: str | None = None
@@ -137,8 +169,15 @@ class MendingRun:
         """Whether it has ended; ``problem`` then says why it failed, if it did."""
         return not self._thread.is_alive()
 
+    def take_lost(self) -> dict[str, str]:
+        """Arms that did not come back, with the reason; each is told once."""
+        return dict(self._lost.popitem() for _ in range(len(self._lost)))
+
     def _loaded(self) -> None:
         self.is_loaded = True
+
+    def _lose(self, arm: str, reason: str) -> None:
+        self._lost[arm] = reason
 
     def _run(self) -> None:
         end = time.monotonic() + HOLD_WAIT_S
@@ -146,7 +185,8 @@ class MendingRun:
             time.sleep(0.02)
         try:
             with EngineControl(self._target, load_timeout_s=self._load_timeout_s) as control:
-                mend(control, self.mending, self._loaded)
+                self._publish()
+                mend(control, self.mending, self._loaded, self._lose)
         except VoxrepoError as error:
             self.problem = error.message
         except Exception as error:  # a thread's end must be told

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from voxrepo.edge.admission import DEFAULT_LIMITS, AdmissionLimits
+from voxrepo.edge.options import ROUTING_KEY_HEADER
 from voxrepo.engine.control import LOAD_TIMEOUT_S
 from voxrepo.repository.layout import Layout
 from voxrepo.supervisor.device import Asked
@@ -31,9 +32,13 @@ class ServeOptions:
             given, a share of this machine's or container's memory.
         limits: who is let in, see :mod:`voxrepo.edge.admission`.
         log_text: write the texts of requests to the edge's log.
+        routing_key_header: HTTP header and gRPC metadata that assign requests to arms of a rollout.
         device: what graphs with ``device: npu`` shall run on.
         worker_python: Python of device workers; this one if not given.
         emulator_settings: JSON file with settings of the emulator.
+        replica_name: of this server among those of the root, for rollouts; if not given, one that is the same at every
+            start.
+        controller: whether to run a controller of rollouts.
     """
 
     layout: Layout
@@ -47,9 +52,12 @@ class ServeOptions:
     callables: bool = False
     limits: AdmissionLimits = DEFAULT_LIMITS
     log_text: bool = False
+    routing_key_header: str = ROUTING_KEY_HEADER
     engine_timeout_s: float = 10.0
     load_timeout_s: float = LOAD_TIMEOUT_S
     engine_memory_mib: int | None = None
     device: Asked = "auto"
     worker_python: Path | None = None
     emulator_settings: Path | None = None
+    replica_name: str | None = None
+    controller: bool = True

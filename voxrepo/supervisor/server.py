@@ -18,14 +18,19 @@ import psutil
 
 from voxrepo.edge.options import EdgeOptions
 from voxrepo.engine.binary import find_engine
+from voxrepo.repository.arms import remove_left_arms
 from voxrepo.repository.check import take_inventory
 from voxrepo.repository.cpu_plan import usable_cores
+from voxrepo.rollout.plan import RolloutFolder
+from voxrepo.supervisor.arms import Arms
 from voxrepo.supervisor.board import Board
+from voxrepo.supervisor.controller import ControllerChild
 from voxrepo.supervisor.device import choose_device, prepare_emulator
 from voxrepo.supervisor.edges import Edges
 from voxrepo.supervisor.engine_keeper import ENGINE_EXIT_MARGIN_S, EngineKeeper, render_configs
 from voxrepo.supervisor.loader import initial_statuses
 from voxrepo.supervisor.options import ServeOptions
+from voxrepo.supervisor.replica import replica_name
 from voxrepo.supervisor.state import ServerState, StateFolder, remove_quietly
 from voxrepo_contract.errors import ConfigError, VoxrepoError
 
@@ -50,7 +55,10 @@ class Server:
         binary = find_engine(options.engine)
         self._folder = StateFolder(options.layout)
         self._edges: Edges | None = None
+        controller = ControllerChild(options.layout, self._folder.logs / "controller.log")
+        self._controller = controller if options.controller else None
         self._stop_signals = 0
+        name = replica_name(options.layout, options.replica_name)
         self._device = choose_device(options.device, worker_python=options.worker_python)
         state = ServerState(
             pid=os.getpid(),
@@ -60,11 +68,13 @@ class Server:
             device=self._device.device,
             device_label=self._device.label,
             log_folder=str(self._folder.logs),
+            replica=name,
         )
         self._board = Board(self._folder, state, on_change)
         self._board.device = self._device.device
+        self._arms = Arms(options.layout, name, self._board, lambda: self._edges, options.load_timeout_s)
         self._engine = EngineKeeper(
-            options, binary, self._folder, self._board, lambda: self._edges, lambda: self._stop_signals > 0
+            options, binary, self._folder, self._board, lambda: self._edges, lambda: self._stop_signals > 0, self._arms
         )
 
     @property
@@ -121,6 +131,9 @@ class Server:
             )
         self._board.publish(ready=False)
         self._start_edge()
+        self._arms.start()
+        if self._controller is not None:
+            self._controller.start()
         try:
             self._engine.start()
         except VoxrepoError:
@@ -129,6 +142,8 @@ class Server:
 
     def _check_repository(self) -> None:
         layout = self._options.layout
+        for folder in remove_left_arms(layout):
+            log.info("removed %s, an arm that the last run of a server left", folder)
         inventory = take_inventory(layout, lambda name: log.info("checking %s", name), usable_cores())
         self._board.inventory = inventory
         render_configs(self._options, inventory)
@@ -153,6 +168,8 @@ class Server:
             engine_metrics_url=self._engine.metrics_url,
             drain_timeout_s=self._options.drain_timeout_s,
             log_text=self._options.log_text,
+            routing_key_header=self._options.routing_key_header,
+            rollout_folder=RolloutFolder(self._options.layout.rollouts).replica(self.state.replica),
             **vars(self._options.limits),
         )
         self._edges = Edges(options, self._options.edge_workers, self._folder.edge, self._folder.logs)
@@ -175,6 +192,8 @@ class Server:
             if self._edges is not None and not self._stop_signals:
                 self._edges.step(time.monotonic())
                 self._tell_who_serves(self._edges.serving)
+            if self._controller is not None and not self._stop_signals:
+                self._controller.step(time.monotonic())
             if not self._stop_signals:
                 self._engine.step(time.monotonic())
             edges = self._edges.statuses if self._edges is not None else []
@@ -198,6 +217,8 @@ class Server:
 
     def _shutdown(self) -> bool:
         self._engine.leave_alone()
+        if self._controller is not None:
+            self._controller.ask_to_end()
         self._board.update(phase="draining")
         if self.state.held:  # nothing is recovered any more: they are not to wait for it
             self._board.update(held=[])
@@ -206,6 +227,8 @@ class Server:
         if self._edges is not None:
             clean &= self._edges.stop(self._options.drain_timeout_s + ENGINE_EXIT_MARGIN_S)
         clean &= self._engine.stop()
+        if self._controller is not None:
+            self._controller.stop()
         for file in (self._folder.token_file, self._folder.table_file, self._folder.supervision_file):
             remove_quietly(file)
         self._board.update(phase="stopped", engine_pid=None, edge_workers=[])

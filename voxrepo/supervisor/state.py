@@ -65,6 +65,15 @@ class EdgeWorkerStatus(BaseModel):
     restarts: int = 0
 
 
+class ArmLine(BaseModel):
+    """One arm of a voice under a rollout, for ``voxrepo status``. ``reason`` says why it is not served."""
+
+    name: str
+    state: Literal["loading", "ready", "failed", "unloading"]
+    versions: dict[str, int] = Field(default_factory=dict)
+    reason: str = ""
+
+
 class ServerState(BaseModel):
     """State of one server. Phase ``degraded``: up, but something that should be served is not.
 
@@ -74,6 +83,8 @@ class ServerState(BaseModel):
         engine_memory_bytes: of the engine and its stubs.
         stub_restarts: stubs that died and were replaced.
         held: voices and models in recovery; requests for them wait.
+        arms: of rollouts.
+        replica: name of this server among those of its root.
     """
 
     pid: int
@@ -94,6 +105,8 @@ class ServerState(BaseModel):
     edge_workers: list[EdgeWorkerStatus] = Field(default_factory=list)
     edge_restarts: int = 0
     models: list[ModelStatus] = Field(default_factory=list)
+    arms: list[ArmLine] = Field(default_factory=list)
+    replica: str = ""
     callables_url: str = ""
     callables_token_file: str = ""
     log_folder: str = ""

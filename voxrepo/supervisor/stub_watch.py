@@ -7,12 +7,17 @@ line of a process that has ended is empty, so stubs are remembered while they li
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import psutil
+
+from voxrepo.supervisor.memory_watch import held_bytes
+from voxrepo_contract.stub_identity import version_of
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +28,8 @@ STOPPED_LIMIT_S = 5.0
 
 _REGION_WORD = 2
 _INSTANCE_WORD = 8
+_EXIT_CODE_WORD = 49
+"""Of ``/proc/<pid>/stat`` after the name, from 0; field 52 of proc_pid_stat(5). A status as ``wait`` gives it."""
 _INSTANCE_NUMBERS = re.compile(r"_\d+_\d+\Z")
 
 
@@ -36,6 +43,8 @@ class Stub:
         model: whose instance it runs.
         has_ended: whether it is a zombie; it may also be missing altogether.
         instance: of the model; empty if that is not known.
+        version: of the model; ``None`` if it has not said so yet. Versions that are served together have instances of
+            the same names.
     """
 
     pid: int
@@ -43,10 +52,16 @@ class Stub:
     model: str
     has_ended: bool = False
     instance: str = ""
+    version: int | None = None
 
     def replaces(self, other: Stub) -> bool:
         """Whether it was started, and lives, for the same instance after another one."""
-        return self.instance == other.instance != "" and self.started_at > other.started_at and not self.has_ended
+        return (
+            self.instance == other.instance != ""
+            and self.version == other.version
+            and self.started_at > other.started_at
+            and not self.has_ended
+        )
 
 
 def instance_of(words: Sequence[str]) -> str:
@@ -98,7 +113,7 @@ class StubRegister:
         for stub in self._living.values():
             found = now.get((stub.pid, stub.started_at))
             if found is None or found.has_ended:
-                ended.append(stub)
+                ended.append(stub if found is None else replace(stub, version=found.version))
         self._living = {
             stub.pid: stub
             for key, stub in now.items()
@@ -110,13 +125,21 @@ class StubRegister:
             if stub.model in watched and not any(newer.replaces(stub) for newer in self._living.values())
         ]
 
-    def retire(self, models: Collection[str]) -> list[Stub]:
+    def retire(self, models: Collection[str], versions: Collection[int] | None = None) -> list[Stub]:
         """Expect the end of the stubs of these models, since they are unloaded.
+
+        Args:
+            models: whose.
+            versions: of them; all if not given.
 
         Returns:
             those that live.
         """
-        old = [stub for stub in self._living.values() if stub.model in models]
+        old = [
+            stub
+            for stub in self._living.values()
+            if stub.model in models and (versions is None or stub.version in versions)
+        ]
         self._retired |= {(stub.pid, stub.started_at) for stub in old}
         self._living = {pid: stub for pid, stub in self._living.items() if stub not in old}
         return old
@@ -127,10 +150,12 @@ class StubWatch:
 
     Args:
         engine_pid: of the engine.
+        identities: folder in which stubs say which version they run.
     """
 
-    def __init__(self, engine_pid: int) -> None:
+    def __init__(self, engine_pid: int, identities: Path | None = None) -> None:
         self._engine_pid = engine_pid
+        self._identities = identities
         self._known: dict[int, Stub] = {}
         self._ended: set[int] = set()
         self._next_search_s = float("-inf")
@@ -162,6 +187,10 @@ class StubWatch:
                 return []
             seen = list(self._living(now_s))
         return self.register.observe(seen, watched)
+
+    def search_soon(self) -> None:
+        """Look for new ones at the next look."""
+        self._next_search_s = float("-inf")
 
     def _search(self) -> bool:
         try:
@@ -196,7 +225,15 @@ class StubWatch:
                 del self._known[pid]
                 self._stopped_since_s.pop(pid, None)
                 continue
-            yield replace(stub, has_ended=ended)
+            if stub.version is None and self._identities is not None:
+                self._known[pid] = replace(stub, version=version_of(self._identities, pid, stub.model))
+            yield replace(self._known[pid], has_ended=ended)
+
+    def held_bytes(self, model: str, version: int) -> int:
+        """Memory of the stubs of one version of a model; 0 if none is known."""
+        return sum(
+            held_bytes(stub.pid) for stub in self._known.values() if (stub.model, stub.version) == (model, version)
+        )
 
 
 def kill(stubs: Iterable[Stub]) -> list[Stub]:
@@ -213,3 +250,15 @@ def kill(stubs: Iterable[Stub]) -> list[Stub]:
                 process.kill()
                 killed.append(stub)
     return killed
+
+
+def cause_of_end(stub: Stub) -> str:
+    """``signal 9`` or ``exit code 1`` of a stub that has ended; empty if the engine has forgotten it already."""
+    try:
+        facts = Path(f"/proc/{stub.pid}/stat").read_bytes().rsplit(b")", 1)[1].split()
+        status = int(facts[_EXIT_CODE_WORD])
+    except (OSError, ValueError, IndexError):
+        return ""
+    if facts[0] != b"Z":  # another process has its number
+        return ""
+    return f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit code {os.WEXITSTATUS(status)}"

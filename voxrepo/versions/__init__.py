@@ -1,0 +1,1 @@
+"""Versions of a voice's stages: added with proof, listed, compared and removed."""
