@@ -216,10 +216,10 @@ def test_a_model_gets_calls_for_its_instances_and_the_next_batch(layout: Layout)
     assert calls["tiny.text_frontend"] == 2
     assert calls["tiny.acoustic"] == 3, "whoever waits in the engine cannot be overtaken"
     assert calls["tiny.vocoder"] == 2 * 2 * 4
-    assert calls["tiny"] == 2 + 6 + 16
+    assert calls["tiny"] == 2 + 3 + 16
     assert calls["echo"] == 2 * 4
     shared = engine_calls(take_inventory(layout), cores=2, edge_workers=2)
-    assert shared == {**calls, "tiny.acoustic": 2 * 3}
+    assert shared == {**calls, "tiny.acoustic": 2 * 3, "tiny": 2 + 6 + 16}
 
 
 def test_a_model_without_a_configuration_is_handed_its_own(engine: type[FakeEngine], layout: Layout):

@@ -217,7 +217,8 @@ def engine_calls(inventory: Inventory, cores: int, edge_workers: int = 1) -> dic
     milliseconds there, beside which handing over the next one is nothing, and who waits in the engine cannot be
     overtaken by a first piece. Several edge processes divide twice that, since one may have more to do than another.
 
-    A voice gets twice the sum of its stages' instances, since a request of it is in one stage at a time.
+    A voice gets the sum of its stages, since a request of it is in one stage at a time: its calls wait inside for the
+    stages, where a stream's piece cannot overtake them, so they must not be more.
     """
     calls = {name: _busy_calls(config) for name, config in inventory.models.items()}
     for name, voice in inventory.voices.items():
@@ -226,10 +227,10 @@ def engine_calls(inventory: Inventory, cores: int, edge_workers: int = 1) -> dic
                 name, stage, settings, channels=voice.channels, cores=cores, on_npu=voice.is_on_npu(stage)
             )
             calls[config.name] = _busy_calls(config)
-            calls[name] = calls.get(name, 0) + calls[config.name]
             is_long = stage != "text_frontend" and not voice.is_on_npu(stage)
             if is_long and config.max_batch_size <= 1 and edge_workers <= 1:
                 calls[config.name] //= 2
+            calls[name] = calls.get(name, 0) + calls[config.name]
     return calls
 
 
