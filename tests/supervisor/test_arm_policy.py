@@ -141,6 +141,11 @@ def test_versions_are_exchanged_in_place_only_when_no_arm_is_left() -> None:
     assert needed_versions(plan, facts())["vocoder"] == {1}
 
 
+def test_an_arm_that_has_the_wanted_versions_already_carries_the_move_though_memory_is_scarce() -> None:
+    bridged = facts(arms={BRIDGE_ARM: B}, loaded=LOADED_AB)
+    assert next_action(wanted(B, resource_preserving=True), bridged, free) == StartMove(Move(BRIDGE_ARM, A, B))
+
+
 @pytest.mark.parametrize(("version", "arms"), [(1, None), (2, ["new"]), (9, [])])
 def test_tells_whose_a_version_is(version: int, arms: list[str] | None) -> None:
     assert only_of_arms(facts(arms={"new": B}), "vocoder", version) == arms

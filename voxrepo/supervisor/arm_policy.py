@@ -181,13 +181,13 @@ def next_action(wanted: PlannedVoice | None, facts: Facts, is_free: IsFree) -> A
             return Release(leaving)
     if wanted is None:
         return None
-    if moves_to is not None and wanted.resource_preserving:
-        # arms would be in the way of what it is for
-        has_arms = facts.arms or any(leaving.arm is not None for leaving in facts.leaving)
-        return None if has_arms else Replace(moves_to)
     bridges = sorted((arm for arm, has in facts.arms.items() if has == moves_to), key=lambda arm: arm not in shown)
     if moves_to is not None and bridges:
         return StartMove(Move(bridges[0], dict(facts.stable), dict(moves_to)))
+    if moves_to is not None and wanted.resource_preserving:
+        # other arms would be in the way of what it is for; one with these versions shows that there is room for it
+        has_arms = facts.arms or any(leaving.arm is not None for leaving in facts.leaving)
+        return None if has_arms else Replace(moves_to)
     return _next_load(wanted, facts, moves_to)
 
 
