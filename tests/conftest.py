@@ -12,8 +12,10 @@ from tests.harness import MANDARIN_VOICE, VOICE, RunningServer, running_server, 
 from tests.recogniser import Recogniser, load_recogniser
 from voxrepo_contract.errors import ConfigError
 
-# time limits of single examples say more of what else the machine does than of the code
-settings.register_profile("voxrepo", deadline=None)
+# time limits of single examples say more of what else the machine does than of the code; and the same examples each
+# time, so that a change is judged by what it changes: `pytest --hypothesis-profile search` draws others
+settings.register_profile("search", deadline=None)
+settings.register_profile("voxrepo", deadline=None, derandomize=True)
 settings.load_profile("voxrepo")
 
 
