@@ -130,3 +130,14 @@ def test_marks_are_pauses_or_counted(language, text, dropped):
 
 def test_every_mark_of_a_pause_belongs_to_it():
     assert FRONT_ENDS["zh"].run("他说：“你好”，走了。", 1.0, "").mark_spans == ((2, 4), (6, 8), (10, 11))
+
+
+@pytest.mark.parametrize("front_end", [english_front_end(), mandarin_front_end()])
+@pytest.mark.parametrize("scheme", ["https://", "ftp://"])
+def test_the_scheme_of_an_address_is_not_said_and_counted(front_end: Any, scheme: str) -> None:
+    with_scheme, without = (
+        front_end.run(f"See {scheme}www.x.com now", 1.0, ""),
+        front_end.run("See www.x.com now", 1.0, ""),
+    )
+    assert list(with_scheme.phoneme_ids) == list(without.phoneme_ids)
+    assert with_scheme.dropped == {"markup": len(scheme)}

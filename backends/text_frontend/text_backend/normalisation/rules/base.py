@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from text_backend import dropping
 from text_backend.mapped import Edit, MappedText
 from text_backend.normalisation.rules.requirements import required
 
@@ -22,6 +23,10 @@ _NEAR = 48
 Speak = Callable[[re.Match[str], str], str | None]
 
 
+def _nothing(match: re.Match[str]) -> int:
+    return 0
+
+
 def pattern(regex: str, flags: re.RegexFlag = re.ASCII) -> re.Pattern[str]:
     """A pattern for which only ASCII letters are word characters: in Chinese nothing parts a number from a word."""
     return re.compile(regex, flags | re.ASCII)
@@ -35,11 +40,13 @@ class Rule:
         name: shown by ``explain``.
         pattern: what it looks for.
         speak: (match, ``en`` or ``zh``) -> what is said, ``None`` to leave the match as it is.
+        unsaid: how many characters at the start of a match are not said; they are counted as markup.
     """
 
     name: str
     pattern: re.Pattern[str]
     speak: Speak
+    unsaid: Callable[[re.Match[str]], int] = _nothing
 
     @cached_property
     def needs(self) -> tuple[frozenset[str], ...]:
@@ -70,7 +77,10 @@ class Rule:
             # the cheap tests first: a text may be nothing but matches
             if not spoken or spoken[0].isascii() or spoken[-1].isascii():
                 spoken = _spaced(characters, match, spoken)
-            edits.append(Edit(start, end, spoken))
+            unsaid = self.unsaid(match)
+            if unsaid:
+                edits.append(Edit(start, start + unsaid, "", dropping.MARKUP))
+            edits.append(Edit(start + unsaid, end, spoken))
         return text.edit(edits)
 
 

@@ -1,4 +1,6 @@
-"""Web and mail addresses, in the words one would use on the telephone. The scheme (``https://``) is not said."""
+"""Web and mail addresses, in the words one would use on the telephone. The scheme (``https://``) is not
+said, and counted as markup.
+"""
 
 from __future__ import annotations
 
@@ -67,6 +69,10 @@ def spell_address(address: str, language: str) -> str:
     return " ".join(spoken)
 
 
+def _scheme_chars(match: re.Match[str]) -> int:
+    return match.group().find("://", 0, 8) + len("://") if "://" in match.group()[:8] else 0
+
+
 def _url(match: re.Match[str], language: str) -> str:
     whole = match.group()
     url = whole.rstrip(_TRAILING)
@@ -86,4 +92,8 @@ def _extension(match: re.Match[str], language: str) -> str:
     return f"点{name}" if language == "zh" else f" dot {name}"
 
 
-RULES = (Rule("email", _EMAIL, _email), Rule("url", _URL, _url), Rule("file name", _EXTENSION, _extension))
+RULES = (
+    Rule("email", _EMAIL, _email),
+    Rule("url", _URL, _url, unsaid=_scheme_chars),
+    Rule("file name", _EXTENSION, _extension),
+)
