@@ -10,6 +10,7 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +60,22 @@ def latency_rows(direct: Any, edge: Any) -> list[tuple[str, ...]]:
     return rows
 
 
-def rate(url: str) -> float:
-    """Calls per second of 16 closed-loop clients on a model that takes 10 ms."""
+def rate(url: str, load_s: float = LOAD_S, headers_of: Callable[[int], dict[str, str]] = lambda index: {}) -> float:
+    """Calls per second of 16 closed-loop clients on a model that takes 10 ms.
+
+    Args:
+        url: of the gRPC door.
+        load_s: how long they call.
+        headers_of: what the client of a number sends with each call.
+    """
     counts = [0] * CLIENTS
-    end = time.monotonic() + LOAD_S
+    end = time.monotonic() + load_s
 
     def loop(index: int) -> None:
         with triton.InferenceServerClient(url) as client:
             tensors = all_inputs(f"sleep {BUSY_MS}")
             while time.monotonic() < end:
-                client.infer("en-test", tensors)
+                client.infer("en-test", tensors, headers=headers_of(index))
                 counts[index] += 1
 
     threads = [threading.Thread(target=loop, args=(index,)) for index in range(CLIENTS)]
@@ -76,7 +83,7 @@ def rate(url: str) -> float:
         thread.start()
     for thread in threads:
         thread.join()
-    return sum(counts) / LOAD_S
+    return sum(counts) / load_s
 
 
 def main() -> None:

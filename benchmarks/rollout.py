@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import tritonclient.grpc as triton
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.edge import CLIENTS, all_inputs
+from benchmarks.edge import BUSY_MS, CLIENTS, all_inputs, rate
 from tests.edge.harness import EdgeProcess, Engine, voice, wait_until
 from voxrepo.edge.table import EdgeTable, write_table
 from voxrepo.rollout.route import Route
@@ -30,7 +29,6 @@ VOICE, ARM = "en-test", "candidate"
 BLOCKS, CALLS = 40, 60
 SAMPLES = 66_150
 """Three seconds at 22,050 Hz."""
-BUSY_MS = 10
 LOAD_S = 3.0
 LOADS = 5
 
@@ -66,35 +64,20 @@ class Place:
         self.engine.stop()
 
 
+def routing_key(index: int) -> dict[str, str]:
+    """The header of one client."""
+    return {"x-routing-key": f"user {index}"}
+
+
 def block_ms(client: Any) -> float:
     """Median wall time of a call."""
     tensors = all_inputs(f"samples {SAMPLES}")
     times = []
     for number in range(CALLS):
         begun = time.perf_counter()
-        client.infer(VOICE, tensors, headers={"x-routing-key": f"user {number}"})
+        client.infer(VOICE, tensors, headers=routing_key(number))
         times.append((time.perf_counter() - begun) * 1000)
     return statistics.median(times)
-
-
-def rate(url: str) -> float:
-    """Calls per second of closed-loop clients on a model that takes 10 ms."""
-    counts = [0] * CLIENTS
-    end = time.monotonic() + LOAD_S
-
-    def loop(index: int) -> None:
-        with triton.InferenceServerClient(url) as client:
-            tensors = all_inputs(f"sleep {BUSY_MS}")
-            while time.monotonic() < end:
-                client.infer(VOICE, tensors, headers={"x-routing-key": f"user {index}"})
-                counts[index] += 1
-
-    threads = [threading.Thread(target=loop, args=(index,)) for index in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(counts) / LOAD_S
 
 
 def main() -> None:
@@ -115,7 +98,7 @@ def main() -> None:
             for number in range(LOADS):
                 for has_route in (number % 2 == 0, number % 2 == 1):
                     place.switch(has_route=has_route)
-                    (with_rate if has_route else without_rate).append(rate(place.edge.grpc))
+                    (with_rate if has_route else without_rate).append(rate(place.edge.grpc, LOAD_S, routing_key))
         finally:
             place.stop()
     differences = sorted(a - b for a, b in zip(with_ms, without_ms, strict=True))

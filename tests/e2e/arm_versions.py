@@ -29,6 +29,14 @@ def with_vocoder(version: int) -> dict[str, int]:
     return {**WHOLE, "vocoder": version}
 
 
+def one_process_per_stage(root: Path) -> None:
+    """Let a voice's stages have one process each, and nothing to be measured at each load."""
+    settings = {
+        f"stages__{stage}__{key}": 1 for stage in ("acoustic", "vocoder") for key in ("instances", "unit_batch")
+    }
+    edit_yaml(root / "ensembles" / VOICE / "voice.yaml", **settings)
+
+
 def add_vocoder(root: Path, version: int, gain: float) -> Path:
     """A version that makes the audio of version 1 times ``gain``; returns its folder."""
     folder = _copy(root, version)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.arm_versions import WHOLE, add_vocoder
+from tests.e2e.arm_versions import WHOLE, add_vocoder, one_process_per_stage
 from tests.e2e.broken_versions import (
     add_crashing_acoustic,
     add_fast_acoustic,
@@ -23,7 +23,7 @@ from tests.e2e.broken_versions import (
 from tests.e2e.crowd import Arms, Crowd, crowd
 from tests.e2e.rollouts import Watched
 from tests.e2e.test_rollouts import controller_pid
-from tests.harness import VOICE, clone_root, edit_yaml, running_server, voxrepo
+from tests.harness import VOICE, clone_root, running_server, voxrepo
 from voxrepo.repository.voice import read_voice
 from voxrepo.rollout.decision import Command
 from voxrepo.rollout.store import Store
@@ -94,10 +94,7 @@ BROKEN = {
 def root(voice_root: Path, tmp_path: Path) -> Path:
     root = clone_root(voice_root, tmp_path / "root")
     add_vocoder(root, 2, 0.5)
-    settings = {
-        f"stages__{stage}__{key}": 1 for stage in ("acoustic", "vocoder") for key in ("instances", "unit_batch")
-    }
-    edit_yaml(root / "ensembles" / VOICE / "voice.yaml", **settings)
+    one_process_per_stage(root)
     return root
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.arm_versions import add_vocoder, loaded_versions
+from tests.e2e.arm_versions import add_vocoder, loaded_versions, one_process_per_stage
 from tests.e2e.rollouts import Watched
 from tests.e2e.streams import metric
 from tests.e2e.test_arms import HALF, load
 from tests.e2e.test_recovery import wait_until
-from tests.harness import VOICE, clone_root, edit_yaml, running_server
+from tests.harness import VOICE, clone_root, running_server
 from voxrepo.repository.voice import read_voice
 from voxrepo.rollout.controllers import living_controllers
 
@@ -42,11 +42,7 @@ PATH = ["pending", "loading", "probing", "running", "promoting", "keeping_previo
 def root(voice_root: Path, tmp_path: Path) -> Path:
     root = clone_root(voice_root, tmp_path / "root")
     add_vocoder(root, 2, 0.5)
-    # one process per stage, and nothing to be measured at each load
-    settings = {
-        f"stages__{stage}__{key}": 1 for stage in ("acoustic", "vocoder") for key in ("instances", "unit_batch")
-    }
-    edit_yaml(root / "ensembles" / VOICE / "voice.yaml", **settings)
+    one_process_per_stage(root)
     return root
 
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from voxrepo.convert.staging import alone_in, existing_versions, next_version, staging_folder, sync, sync_folder
 from voxrepo.importers.piper import import_piper
@@ -24,7 +20,7 @@ from voxrepo.repository.arms import check_shared
 from voxrepo.repository.check import check_fit, check_voice
 from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.layout import Layout
-from voxrepo.repository.publish import STAGING_PREFIX, place_version, publish_configs
+from voxrepo.repository.publish import place_version, publish_configs
 from voxrepo.repository.voice import Stages, StageSettings, VoiceSpec, write_voice
 from voxrepo_contract.errors import AlreadyExists, ConfigError, InvalidArgument
 from voxrepo_contract.names import VOICE_STAGES, is_model_name, stage_model_name
@@ -171,16 +167,14 @@ def install_voice(layout: Layout, name: str, build: Callable[[Path], VoiceImport
     placed: list[Path] = []
     mine: list[Path] = []
     done = False
-    staging: Path | None = None
     try:
         layout.model_repository.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned_stagings(layout.model_repository)
-        staging = Path(tempfile.mkdtemp(prefix=f"{STAGING_PREFIX}{os.getpid()}-", dir=layout.model_repository))
-        made = build(staging)
-        for stage, model in models.items():
-            # from here on its folder is ours: where another import of this name was faster, this step fails
-            placed.append(place_version(layout, model, FIRST_VERSION, staging / stage))
-            mine.append(layout.model_repository / model)
+        with staging_folder(layout.model_repository) as staging:
+            made = build(staging)
+            for stage, model in models.items():
+                # from here on its folder is ours: where another import of this name was faster, this step fails
+                placed.append(place_version(layout, model, FIRST_VERSION, staging / stage))
+                mine.append(layout.model_repository / model)
         mine.append(layout.ensembles / name)
         placed.append(write_voice(layout, voice_spec(name, made)))
         checked = check_voice(layout, name)
@@ -195,8 +189,6 @@ def install_voice(layout: Layout, name: str, build: Callable[[Path], VoiceImport
             for folder in folders:
                 with contextlib.suppress(OSError):  # it is not there, or not empty and so somebody's
                     folder.rmdir()
-        if staging is not None:
-            shutil.rmtree(staging, ignore_errors=True)
     return ImportedVoice(name, tuple(placed), made, licence)
 
 
@@ -262,14 +254,6 @@ def _known_version(layout: Layout, name: str, stage: str, spec: AnyStage) -> int
         except ConfigError:
             continue  # damaged: what is imported goes beside it
     return None
-
-
-def _remove_abandoned_stagings(folder: Path) -> None:
-    """Remove what imports left that were killed."""
-    for staging in folder.glob(f"{STAGING_PREFIX}*"):
-        pid = staging.name.removeprefix(STAGING_PREFIX).split("-")[0]
-        if pid.isdigit() and not psutil.pid_exists(int(pid)):
-            shutil.rmtree(staging, ignore_errors=True)
 
 
 def voice_spec(name: str, made: VoiceImport) -> VoiceSpec:

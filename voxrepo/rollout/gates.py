@@ -4,8 +4,8 @@ A gate fails only if the confidence interval lies beyond the limit, and passes o
 too little traffic above all, is inconclusive and neither promotes nor takes back.
 
 Verdicts are asked for again and again while samples come in, which makes a false alarm likelier than one look would.
-It needs an interval that lies wholly beyond the limit, though, and limits are not set at the value of a good arm: for
-an arm as good as the stable one the default limits are five and more standard errors away.
+It needs an interval that lies wholly beyond the limit, though, and the default limits are set well away from the values
+of an arm as good as the stable one.
 """
 
 from __future__ import annotations
