@@ -22,7 +22,8 @@ from voxrepo.edge.admission import (
 )
 from voxrepo.edge.costs import Costs
 from voxrepo.edge.engine_client import CallReport
-from voxrepo.edge.gates import Gates
+from voxrepo.edge.gates import NOW, Gates
+from voxrepo.edge.lines import Need
 from voxrepo.edge.statuses import retry_after_s
 from voxrepo_contract.errors import Unavailable
 
@@ -95,10 +96,10 @@ class SimulatedEngine:
         self.costs = Costs()
         self.admission = Admission(self, lambda: {VOICE: voice(VOICE)}, LIMITS)
 
-    async def call(self, model: str, units: int, seconds: float, needed_by_s: float | None, audio_s: float) -> None:
+    async def call(self, model: str, units: int, seconds: float, need: Need, audio_s: float) -> None:
         gate = self.gates.of(model, VERSION)
         arrived_s = now_s()
-        place = await gate.enter(None, needed_by_s, units)
+        place = await gate.enter(None, need, units)
         assert place is not None
         await asyncio.sleep(seconds)
         inside_s, own_s = gate.used_s(place)
@@ -120,11 +121,12 @@ class Listener:
     async def listen(self, engine: SimulatedEngine, audio_s: float, cost_per_s: float) -> None:
         model, asked_s = f"{VOICE}.vocoder", now_s()
         with engine.admission.stream(VOICE, 100, None):
-            await engine.call(model, 20, 0.2 * cost_per_s, None, 0.2)
+            await engine.call(model, 20, 0.2 * cost_per_s, Need(is_heard=True), 0.2)
             self.first_piece_s = now_s() - asked_s
             played_until_s = now_s() + 0.2
             for _ in range(round(audio_s)):
-                await engine.call(model, 100, cost_per_s, played_until_s, 1.0)
+                need = Need(played_until_s, begins=False, is_heard=True)
+                await engine.call(model, 100, cost_per_s, need, 1.0)
                 if now_s() > played_until_s:
                     self.underruns += 1
                     played_until_s = now_s()
@@ -142,7 +144,7 @@ def test_twenty_streams_keep_ahead_of_playback_while_short_requests_come() -> No
 
         async def short_request(seconds: float) -> None:
             asked_s = now_s()
-            await engine.call(f"{VOICE}.vocoder", 60, seconds, None, 0.6)
+            await engine.call(f"{VOICE}.vocoder", 60, seconds, NOW, 0.6)
             answered.append(now_s() - asked_s)
 
         async def short_requests() -> None:
@@ -164,8 +166,8 @@ def test_twenty_streams_keep_ahead_of_playback_while_short_requests_come() -> No
         assert max(one.first_piece_s for one in listeners) < 0.3
         assert sum(one.underruns for one in listeners) <= 2
         assert len(answered) == 200
-        # not starved either: at most a second of late streams goes ahead
-        assert max(answered) < 1.0
+        # not starved either: streams go ahead until each has a little audio in hand
+        assert max(answered) < 1.5
         assert sorted(answered)[100] < 0.25
 
     run(scenario())
@@ -215,11 +217,11 @@ def test_requests_are_refused_once_the_line_is_longer_than_allowed_and_those_let
                 refused += 1
                 return
             asked_s = now_s()
-            await engine.call(VOICE, 50, 0.5, None, 3.0)
+            await engine.call(VOICE, 50, 0.5, NOW, 3.0)
             waited.append(now_s() - asked_s - 0.5)
 
         for _ in range(5):  # what calls cost is known
-            await asyncio.gather(*(engine.call(VOICE, 50, 0.5, None, 3.0) for _ in range(2)))
+            await asyncio.gather(*(engine.call(VOICE, 50, 0.5, NOW, 3.0) for _ in range(2)))
         tasks = []
         for _ in range(960):  # for a minute, four times what two places can do
             tasks.append(asyncio.create_task(ask()))
@@ -237,9 +239,9 @@ def test_a_deadline_that_cannot_be_met_is_said_at_once() -> None:
     async def scenario() -> None:
         engine = SimulatedEngine()
         for _ in range(10):
-            await engine.call(VOICE, 50, 0.5, None, 3.0)
+            await engine.call(VOICE, 50, 0.5, NOW, 3.0)
         engine.admission.check(VOICE, 50, 0.01)  # free places: let it try
-        running = [asyncio.create_task(engine.call(VOICE, 50, 0.5, None, 3.0)) for _ in range(4)]
+        running = [asyncio.create_task(engine.call(VOICE, 50, 0.5, NOW, 3.0)) for _ in range(4)]
         await asyncio.sleep(0)
         with pytest.raises(Unavailable, match="deadline cannot be met") as caught:
             engine.admission.check(VOICE, 50, 0.2)
@@ -298,7 +300,7 @@ async def test_what_a_slow_candidate_costs_neither_delays_nor_refuses_those_who_
         answer.outputs.add(name="audio", shape=[1, RATE_HZ])
         engine.admission.observe(CallReport(slow.model, 0.0, 30.0, 30.0, answer, slow.version))
     assert await slow.enter(0.0, units=20) is not None
-    waiting = asyncio.create_task(slow.enter(None, units=20))
+    waiting = asyncio.create_task(slow.enter(None, Need(is_heard=True), 20))
     await asyncio.sleep(0)
     assert slow.waiting == 1
     with engine.admission.stream(VOICE, 100, 1.0), engine.admission.stream(VOICE, 100, 1.0):

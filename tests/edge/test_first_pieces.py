@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from tests.edge.virtual_time import now_s, run
 from voxrepo.edge.costs import Costs
 from voxrepo.edge.gates import Gates
+from voxrepo.edge.lines import Need
 from voxrepo.edge.pieces_plan import STREAM_GROUPS, WindowSizes, group_sizes, next_span, windows_in_time
 from voxrepo.edge.playback import Playback
 from voxrepo_contract.pieces import opening_frames
@@ -58,7 +59,7 @@ class _Machine:
 
     async def call(self, stage: str, units: int, cpu_s: float, needed_by_s: float | None) -> None:
         gate = self.gates.of(stage)
-        place = await gate.enter(None, needed_by_s, units)
+        place = await gate.enter(None, Need(needed_by_s, begins=needed_by_s is None, is_heard=True), units)
         assert place is not None
         call = _Call(cpu_s + CALL_CPU_S, asyncio.get_running_loop().create_future())
         self._queues[stage].append(call)

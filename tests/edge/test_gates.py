@@ -10,18 +10,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxrepo.edge.gates import CONTINUATION_ROOM, MAX_AHEAD_S, MAX_GATES, OTHER_MODELS, CallGate, Gates, Place
+from voxrepo.edge.gates import CONTINUATION_ROOM, MAX_GATES, NOW, OTHER_MODELS, CallGate, Gates
+from voxrepo.edge.lines import LEAD_S, MAX_AHEAD_S, PATIENCE_S, Need, Place
 from voxrepo.edge.playback import Playback
+from voxrepo.edge.pools import STUCK_S
 from voxrepo.edge.voice_calls import JOINED_PACE
 from voxrepo_contract.errors import Unavailable
 
 from .virtual_time import now_s, run
 
 
-async def taken(gate: CallGate, **options: Any) -> Place:
-    place = await gate.enter(None, **options)
+async def taken(gate: CallGate, need: Need = NOW, **options: Any) -> Place:
+    place = await gate.enter(None, need, **options)
     assert place is not None
     return place
+
+
+def heard(needed_by_s: float | None) -> Need:
+    """A piece that somebody listens to; the first one without a moment."""
+    return Need(needed_by_s, begins=needed_by_s is None, is_heard=True)
+
+
+def whole(needed_by_s: float | None) -> Need:
+    """A part of an answer that is waited for as a whole; the first one without a moment."""
+    return Need(needed_by_s, begins=needed_by_s is None)
 
 
 async def order_of(gate: CallGate, needed: list[tuple[str, float | None]]) -> list[str]:
@@ -30,7 +42,7 @@ async def order_of(gate: CallGate, needed: list[tuple[str, float | None]]) -> li
     entered: list[str] = []
 
     async def caller(name: str, needed_by_s: float | None) -> None:
-        place = await taken(gate, needed_by_s=needed_by_s)
+        place = await taken(gate, heard(needed_by_s))
         entered.append(name)
         gate.leave(place)
 
@@ -77,14 +89,14 @@ def test_a_stream_far_behind_does_not_keep_others_out() -> None:
 
         async def late_stream() -> None:
             while now_s() < ends_s:
-                place = await taken(gate, needed_by_s=now_s() - 60)
+                place = await taken(gate, heard(now_s() - 60))
                 await asyncio.sleep(0.1)
                 gate.leave(place)
 
         streams = [asyncio.create_task(late_stream()) for _ in range(8)]
         await asyncio.sleep(5)
         asked_s = now_s()
-        place = await taken(gate)
+        place = await taken(gate, heard(None))
         # a second of lateness is the most that counts, and the eight may have one call each in that time's line
         assert now_s() - asked_s < 2.0
         gate.leave(place)
@@ -111,7 +123,7 @@ def test_a_call_needed_far_ahead_is_overtaken_for_a_bounded_time() -> None:
 
         flood = asyncio.create_task(short_requests(300))
         await asyncio.sleep(0.05)
-        place = await taken(gate, needed_by_s=now_s() + 3600)
+        place = await taken(gate, heard(now_s() + 3600))
         assert now_s() < MAX_AHEAD_S + 1
         gate.leave(place)
         await flood
@@ -129,7 +141,7 @@ def test_a_long_text_gets_its_turn_beside_busy_clients_however_late_it_is(others
         busy = True
 
         async def call(needed_by_s: float | None) -> None:
-            place = await taken(gate, needed_by_s=needed_by_s)
+            place = await taken(gate, whole(needed_by_s))
             await asyncio.sleep(0.4)
             gate.leave(place)
 
@@ -165,10 +177,10 @@ async def test_a_full_line_refuses_newcomers_at_once_and_has_room_for_what_goes_
         await gate.enter(None)
     assert caught.value.reason == "queue"
     soon_s = time.monotonic()
-    rest = [asyncio.create_task(gate.enter(None, soon_s)) for _ in range(2 * CONTINUATION_ROOM - 2)]
+    rest = [asyncio.create_task(gate.enter(None, whole(soon_s))) for _ in range(2 * CONTINUATION_ROOM - 2)]
     await asyncio.sleep(0)
     with pytest.raises(Unavailable):
-        await gate.enter(None, soon_s)
+        await gate.enter(None, whole(soon_s))
     gate.leave(held)
     for task in (*newcomers, *rest):
         place = await task
@@ -211,7 +223,7 @@ async def test_callers_that_leave_take_no_memory_and_no_time() -> None:
             caller.cancel()
         await asyncio.gather(*callers, return_exceptions=True)
     assert gate.waiting == 0
-    assert len(gate._line.heap) <= 16
+    assert gate.line.kept <= 16
 
 
 async def test_a_raised_limit_lets_waiting_callers_in() -> None:
@@ -272,17 +284,20 @@ def test_the_own_times_of_all_calls_add_up_to_the_time_in_which_the_gate_was_bus
 def test_a_newcomers_wait_is_what_is_inside_and_goes_ahead() -> None:
     async def scenario() -> None:
         gate = CallGate("voice", limit=2, clock=now_s)
-        costs = 0.1, 0.01  # seconds: a call, and each of its units
-        assert gate.wait_s(*costs) == 0
+
+        def costs(line: str) -> tuple[float, float]:
+            return {"voice": (0.1, 0.01)}[line]  # seconds: a call, and each of its units
+
+        assert gate.wait_s(costs) == 0
         first = await taken(gate, units=90)
-        assert gate.wait_s(*costs) == 0, "there is a free place"
+        assert gate.wait_s(costs) == 0, "there is a free place"
         second = await taken(gate, units=90)
-        assert gate.wait_s(*costs) == pytest.approx(2.0)
+        assert gate.wait_s(costs) == pytest.approx(2.0)
         ahead = asyncio.create_task(gate.enter(None, units=40))
-        later = asyncio.create_task(gate.enter(None, now_s() + 8, 40))
+        later = asyncio.create_task(gate.enter(None, whole(now_s() + 8), 40))
         await asyncio.sleep(0.5)
         # both inside had half of that time each; what is needed later than now does not count
-        assert gate.wait_s(*costs) == pytest.approx(1.5 + 0.5)
+        assert gate.wait_s(costs) == pytest.approx(1.5 + 0.5)
         for place in (first, second):
             gate.leave(place)
         assert await ahead
@@ -328,7 +343,7 @@ def test_whatever_happens_places_are_kept_to_and_the_most_urgent_enters_first(li
             if kind in ("arrive", "continue"):
                 needed_by_s = origin_s + offset_s if kind == "continue" else None
                 urgency_s = origin_s if needed_by_s is None else max(min(origin_s + offset_s, origin_s + 10), -1.0)
-                waiting[asyncio.create_task(gate.enter(None, needed_by_s))] = urgency_s
+                waiting[asyncio.create_task(gate.enter(None, heard(needed_by_s)))] = urgency_s
             elif kind == "cancel" and waiting:
                 list(waiting)[number % len(waiting)].cancel()
             elif kind == "end" and inside:
@@ -377,3 +392,157 @@ async def test_made_up_versions_take_no_memory() -> None:
         gates.of("voice.vocoder", version)
     assert len(gates._gates) <= MAX_GATES
     assert gates.of("voice.vocoder", 1) is used
+
+
+async def test_what_is_heard_goes_ahead_of_whole_answers_and_these_ahead_of_what_is_made_in_advance() -> None:
+    gate = CallGate("voice", limit=1)
+    held = await taken(gate)
+    now = time.monotonic()
+    needs = {
+        "ahead": heard(now + LEAD_S + 3),
+        "whole": NOW,
+        "rest of a long text": whole(now - 0.5),
+        "first piece": heard(None),
+        "running dry": heard(now + LEAD_S / 2),
+    }
+    entered: list[str] = []
+
+    async def caller(name: str, need: Need) -> None:
+        place = await taken(gate, need)
+        entered.append(name)
+        gate.leave(place)
+
+    callers = [asyncio.create_task(caller(name, need)) for name, need in needs.items()]
+    await asyncio.sleep(0)
+    gate.leave(held)
+    await asyncio.gather(*callers)
+    assert entered == ["first piece", "running dry", "rest of a long text", "whole", "ahead"]
+
+
+@pytest.mark.parametrize("need", [NOW, heard(3600.0)], ids=["whole", "ahead"])
+def test_nobody_waits_for_ever_behind_first_pieces(need: Need) -> None:
+    async def scenario() -> None:
+        gate = CallGate("voice", limit=1, clock=now_s)
+
+        async def first_piece() -> None:
+            place = await taken(gate, heard(None))
+            await asyncio.sleep(0.105)  # a little more than the engine can do
+            gate.leave(place)
+
+        async def flood() -> None:
+            pieces = []
+            for _ in range(400):
+                pieces.append(asyncio.create_task(first_piece()))
+                await asyncio.sleep(0.1)
+            await asyncio.gather(*pieces)
+
+        flooding = asyncio.create_task(flood())
+        await asyncio.sleep(0.05)
+        asked_s = now_s()
+        place = await taken(gate, need)
+        assert 5.0 < now_s() - asked_s < 1.1 * PATIENCE_S
+        gate.leave(place)
+        await flooding
+
+    run(scenario())
+
+
+def pooled(limits: dict[str, int], places: int) -> Gates:
+    return Gates(limits.get, 32, now_s, lambda model: (model.partition(".")[0], places))
+
+
+def test_models_of_a_pool_share_its_places_and_its_order() -> None:
+    async def scenario() -> None:
+        gates = pooled({"voice": 6, "voice.vocoder": 2, "other": 2}, places=2)
+        ensemble, vocoder, other = gates.of("voice"), gates.of("voice.vocoder", 1), gates.of("other")
+        first, second = await taken(ensemble), await taken(ensemble)
+        await asyncio.wait_for(taken(other), 1)
+        later = asyncio.create_task(taken(ensemble))
+        await asyncio.sleep(0)
+        piece = asyncio.create_task(taken(vocoder, heard(None)))
+        await asyncio.sleep(1)
+        assert not later.done()
+        assert not piece.done()
+        ensemble.leave(first)
+        await asyncio.sleep(0)
+        assert (await asyncio.wait_for(piece, 1)).line == "voice.vocoder version 1"
+        assert not later.done(), "who came first is not heard yet"
+        ensemble.leave(second)
+        assert await asyncio.wait_for(later, 1)
+
+    run(scenario())
+
+
+def test_a_full_gate_does_not_keep_the_places_of_its_pool_from_others() -> None:
+    async def scenario() -> None:
+        gates = pooled({"voice.acoustic": 1, "voice.vocoder": 1}, places=2)
+        acoustic, vocoder = gates.of("voice.acoustic", 1), gates.of("voice.vocoder", 1)
+        await taken(acoustic)
+        waiting = asyncio.create_task(taken(acoustic, heard(None)))
+        await asyncio.sleep(0)
+        assert await asyncio.wait_for(taken(vocoder, heard(30.0)), 1)
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    run(scenario())
+
+
+def test_calls_that_hang_do_not_hold_the_places_of_a_pool() -> None:
+    async def scenario() -> None:
+        gates = pooled({"voice.vocoder": 2}, places=2)
+        candidate, stable = gates.of("voice.vocoder", 2), gates.of("voice.vocoder", 1)
+        for _ in range(2):
+            await taken(candidate)
+        asked_s = now_s()
+        waiting = [asyncio.create_task(taken(stable, heard(None))) for _ in range(2)]
+        assert all(await asyncio.gather(*waiting))
+        assert now_s() - asked_s == pytest.approx(STUCK_S, abs=0.1)
+        # its own version's places stay taken
+        more = asyncio.create_task(taken(candidate))
+        await asyncio.sleep(30)
+        assert not more.done()
+        more.cancel()
+        await asyncio.gather(more, return_exceptions=True)
+
+    run(scenario())
+
+
+def test_the_wait_for_a_pool_counts_the_calls_of_all_its_models() -> None:
+    async def scenario() -> None:
+        gates = pooled({"voice": 2, "voice.vocoder": 2}, places=1)
+        prices = {"voice": (0.2, 0.0), "voice.vocoder version 1": (0.1, 0.0)}
+        ensemble, vocoder = gates.of("voice"), gates.of("voice.vocoder", 1)
+        place = await taken(ensemble)
+        waiting = [asyncio.create_task(taken(vocoder, heard(None))), asyncio.create_task(taken(ensemble))]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert ensemble.wait_s(prices.__getitem__) == pytest.approx(0.2 + 0.1 + 0.2)
+        assert vocoder.wait_s(prices.__getitem__, is_heard=True) == pytest.approx(0.2 + 0.1)
+        ensemble.leave(place)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    run(scenario())
+
+
+async def test_forgotten_gates_leave_their_pool() -> None:
+    gates = pooled({"voice.vocoder": 1}, places=1)
+    pool = gates.of("voice.vocoder", 1).pool
+    for version in range(2, 2 * MAX_GATES):
+        gates.of("voice.vocoder", version)
+    assert len(pool.gates) <= MAX_GATES
+    gates.refresh()
+
+
+async def test_a_raised_limit_of_a_pool_holds_at_once() -> None:
+    places = 1
+    gates = Gates({"voice": 4}.get, 32, pool_of=lambda model: ("voice", places))
+    await taken(gates.of("voice"))
+    waiting = asyncio.create_task(taken(gates.of("voice")))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    places = 2
+    gates.refresh()
+    assert await asyncio.wait_for(waiting, 1)

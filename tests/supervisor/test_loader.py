@@ -14,7 +14,14 @@ from voxrepo.repository.check import Inventory, Problem, take_inventory
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.voice import Limits, VoiceSpec
 from voxrepo.supervisor import loader
-from voxrepo.supervisor.loader import EngineEnded, edge_table, engine_calls, initial_statuses, load_everything
+from voxrepo.supervisor.loader import (
+    EngineEnded,
+    edge_table,
+    engine_calls,
+    engine_pools,
+    initial_statuses,
+    load_everything,
+)
 from voxrepo.supervisor.state import ModelStatus
 from voxrepo_contract.errors import Internal, Unavailable
 
@@ -220,6 +227,19 @@ def test_a_model_gets_calls_for_its_instances_and_the_next_batch(layout: Layout)
     assert calls["echo"] == 2 * 4
     shared = engine_calls(take_inventory(layout), cores=2, edge_workers=2)
     assert shared == {**calls, "tiny.acoustic": 2 * 3, "tiny": 2 + 6 + 16}
+
+
+def test_a_voice_on_a_cpu_has_a_place_more_than_cores_and_one_that_batches_has_no_pool(layout: Layout):
+    for name in ("tiny", "small", "batching"):
+        make_voice(layout, name)
+    for stage in ("acoustic", "vocoder"):
+        edit_yaml(layout.voice_file("tiny"), **{f"stages__{stage}__instances": 4})
+        edit_yaml(layout.voice_file("small"), **{f"stages__{stage}__instances": 1})
+    edit_yaml(layout.voice_file("batching"), stages__vocoder__max_batch_size=4)
+    inventory = take_inventory(layout)
+    assert engine_pools(inventory, cores=2) == {"tiny": 3, "small": 3}
+    assert engine_pools(inventory, cores=64) == {"tiny": 9, "small": 3}
+    assert engine_pools(inventory, cores=2, edge_workers=2) == {"tiny": 4, "small": 4}
 
 
 def test_a_model_without_a_configuration_is_handed_its_own(engine: type[FakeEngine], layout: Layout):

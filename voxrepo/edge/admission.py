@@ -8,7 +8,7 @@ free places, and never the only stream, so that a wrong prediction is soon corre
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -214,8 +214,8 @@ class Admission:
             Unavailable: its first piece would wait too long, there are too many streams, or real time could not be
                 kept with one more.
         """
-        self.check_long(voice, chars, left_s, versions)
-        need = {name: load.of_one_stream() for name, load in self._loads.items()}
+        self._check(self._stages(voice, versions), voice, chars, left_s, is_heard=True)
+        need = {name: load.of_one_stream(self._shares_places(name)) for name, load in self._loads.items()}
         self._refuse(stream_refusal(voice, self._active, need, self.limits))
         self._count(voice, 1)
         try:
@@ -229,21 +229,38 @@ class Admission:
             versions = {} if row is None else row.versions
         return [(stage_model_name(voice, stage), str(versions.get(stage, ""))) for stage in VOICE_STAGES]
 
-    def _check(self, models: Sequence[tuple[str, str]], voice: str, chars: int, left_s: float | None) -> None:
+    def _shares_places(self, voice: str) -> bool:
+        gates = [self._engine.gates.of(*model) for model in self._stages(voice, None)]
+        return all(gate.pool is gates[0].pool for gate in gates)
+
+    def _check(
+        self,
+        models: Sequence[tuple[str, str]],
+        voice: str,
+        chars: int,
+        left_s: float | None,
+        *,
+        is_heard: bool = False,
+    ) -> None:
         """Let in a request that goes through ``models`` one after the other, the first by the number of characters."""
-        wait_s = sum(self._wait_s(*model) for model in models)
+        wait_s = self._wait_s(models, is_heard=is_heard)
         cost_s = self._engine.costs.predict(line_name(*models[0]), chars)
         self._refuse(queue_refusal(wait_s, cost_s, left_s, self.limits, voice))
         self._let_in_s = time.monotonic()
 
     def wait_s(self, entry: VoiceEntry) -> float:
         """Predicted wait of a new request for a voice or an arm, whole or as a stream: the longer of the two."""
-        of_stages = sum(self._wait_s(*stage) for stage in self._stages(entry.base, entry.versions))
-        return max(self._wait_s(entry.ensemble), of_stages)
+        of_stages = self._wait_s(self._stages(entry.base, entry.versions))
+        return max(self._wait_s([(entry.ensemble, "")]), of_stages)
 
-    def _wait_s(self, model: str, version: str = "") -> float:
-        gate = self._engine.gates.of(model, version)
-        return gate.wait_s(*self._engine.costs.line(gate.name))
+    def _wait_s(self, models: Iterable[tuple[str, str]], *, is_heard: bool = False) -> float:
+        """Predicted wait for a place in each of ``models``; once for those that share places."""
+        waits: dict[int, float] = {}
+        for model, version in models:
+            gate = self._engine.gates.of(model, version)
+            wait_s = gate.wait_s(self._engine.costs.line, is_heard=is_heard)
+            waits[id(gate.pool)] = max(waits.get(id(gate.pool), 0.0), wait_s)
+        return sum(waits.values())
 
     def _refuse(self, refusal: Unavailable | None) -> None:
         if refusal is not None:
@@ -269,4 +286,4 @@ class Admission:
 
     def _takes(self, voice: str) -> bool:
         full = self._engine.gates.of(voice).is_full
-        return not full and queue_refusal(self._wait_s(voice), 0.0, None, self.limits, voice) is None
+        return not full and queue_refusal(self._wait_s([(voice, "")]), 0.0, None, self.limits, voice) is None

@@ -73,7 +73,9 @@ class Edge:
         if options.metrics_folder is not None:
             count_in_files(options.metrics_folder, options.worker)
         self._tables = TableWatcher(options.table)
-        self._engine = EngineClient(options.engine, self._calls_of, self._share.of(options.max_engine_calls))
+        self._engine = EngineClient(
+            options.engine, self._calls_of, self._share.of(options.max_engine_calls), self._pool_of
+        )
         metrics = EdgeMetrics()
         self._observer: Observer | None = None
         if options.rollout_folder is not None:
@@ -152,6 +154,13 @@ class Edge:
     def _calls_of(self, model: str) -> int | None:
         limit = self._tables.table.engine_calls.get(model)
         return None if limit is None else self._share.of(limit)
+
+    def _pool_of(self, model: str) -> tuple[str, int] | None:
+        table = self._tables.table
+        entry = table.voices.get(model)
+        voice = entry.base if entry is not None else model.rpartition(".")[0]
+        limit = table.engine_pools.get(voice)
+        return None if limit is None else (voice, self._share.of(limit))
 
     async def _start_site(self, runner: web.AppRunner, port: int, flag: str) -> int:
         await runner.setup()

@@ -19,7 +19,9 @@ from tritonclient.grpc import service_pb2 as pb
 from voxrepo.edge.assigning import Assignment
 from voxrepo.edge.engine_client import CallerTimedOut, CallReport, EngineCallFailed, ModelReloaded
 from voxrepo.edge.engine_errors import engine_error
+from voxrepo.edge.gates import NOW
 from voxrepo.edge.in_use import InUse
+from voxrepo.edge.lines import Need
 from voxrepo.edge.observing import Observer, Pair
 from voxrepo.edge.routing import arm_entry, copy_arm
 from voxrepo.edge.seen import Samples, Seen, ended
@@ -48,7 +50,7 @@ class _Engine(Protocol):
         request: Any,
         deadline_s: float | None,
         *,
-        needed_by_s: float | None = None,
+        need: Need = NOW,
         told: Callable[[CallReport], None] = lambda report: None,
     ) -> Any: ...
 
@@ -164,7 +166,7 @@ class Copies:
         own.limit(LIMIT_S)
         try:
             response = await self._engine.infer(
-                request, own.deadline_s, needed_by_s=own.started_s + NOT_URGENT_S, told=told
+                request, own.deadline_s, need=Need(own.started_s + NOT_URGENT_S, begins=False), told=told
             )
         except Unavailable:  # no room in the line
             self._counts.dropped(entry.base, "queue")

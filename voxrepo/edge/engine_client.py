@@ -12,7 +12,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
@@ -20,7 +20,8 @@ import grpc.aio
 from tritonclient.grpc import service_pb2 as pb
 
 from voxrepo.edge.costs import Costs, units_of
-from voxrepo.edge.gates import CallGate, Gates, Place
+from voxrepo.edge.gates import NOW, CallGate, Gates, PoolOf
+from voxrepo.edge.lines import Need, Place
 from voxrepo.edge.reloads import RunningCalls
 
 SERVICE = "inference.GRPCInferenceService"
@@ -64,7 +65,7 @@ class CallReport:
         gate: whose gate it went through: the model, or one name for all models that the table does not know.
         waited_s: time in line.
         inside_s: time in the engine.
-        own_s: its part of the gate's time, see :meth:`voxrepo.edge.gates.CallGate.used_s`.
+        own_s: its part of the pool's time, see :meth:`voxrepo.edge.gates.CallGate.used_s`.
         answer: ``ModelInferResponse``, None if it failed.
         version: of the model, empty unless it has a gate of its own.
     """
@@ -118,6 +119,7 @@ class EngineClient:
         target: gRPC target, such as ``unix:/run/voxrepo/engine.sock:1``.
         limit_of: inference calls at a time of a model, ``None`` if it has no number of its own.
         max_calls: inference calls at a time of all models without a number.
+        pool_of: places that a model shares with others, see :class:`~voxrepo.edge.gates.Gates`.
 
     Attributes:
         gates: the lines.
@@ -126,10 +128,14 @@ class EngineClient:
     """
 
     def __init__(
-        self, target: str, limit_of: Callable[[str], int | None] = lambda model: None, max_calls: int = MAX_CALLS
+        self,
+        target: str,
+        limit_of: Callable[[str], int | None] = lambda model: None,
+        max_calls: int = MAX_CALLS,
+        pool_of: PoolOf = lambda model: None,
     ) -> None:
         self._channel = grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS)
-        self.gates = Gates(limit_of, max_calls)
+        self.gates = Gates(limit_of, max_calls, pool_of=pool_of)
         self.costs = Costs()
         self.observers: list[Callable[[CallReport], None]] = []
         self._management = CallGate("management calls", MAX_MANAGEMENT_CALLS, max_waiting=0)
@@ -147,7 +153,7 @@ class EngineClient:
         request: Any,
         deadline_s: float | None,
         *,
-        needed_by_s: float | None = None,
+        need: Need = NOW,
         told: Callable[[CallReport], None] = lambda report: None,
     ) -> Any:
         """Call ``ModelInfer``.
@@ -155,8 +161,7 @@ class EngineClient:
         Args:
             request: ``ModelInferRequest``.
             deadline_s: the caller's deadline on the clock of ``time.monotonic``; the engine does not learn of it.
-            needed_by_s: when the answer is needed, on the same clock; orders the line. None for what begins now;
-                calls that go on with something begun must give it, since those find room in a full line.
+            need: what it is for; orders the line. Calls that go on with something begun find room in a full one.
             told: called when the call has ended, like the observers.
 
         Returns:
@@ -171,8 +176,8 @@ class EngineClient:
         gate = self.gates.of(request.model_name, request.model_version)
         units = units_of(request)
         arrived_s = time.monotonic()
-        if needed_by_s is not None and deadline_s is not None:
-            needed_by_s = min(needed_by_s, deadline_s)
+        if need.by_s is not None and deadline_s is not None:
+            need = replace(need, by_s=min(need.by_s, deadline_s))
 
         def ended(place: Place, answer: Any) -> None:
             inside_s, own_s = gate.used_s(place)
@@ -182,7 +187,7 @@ class EngineClient:
             for observer in (*self.observers, told):
                 observer(report)
 
-        return await self._shielded(gate, self._infer, request, deadline_s, needed_by_s, units, ended)
+        return await self._shielded(gate, self._infer, request, deadline_s, need, units, ended)
 
     def let_go(self, model: str) -> int:
         """Let go of the calls of a model that run, because it was loaded again: their callers are told and may repeat
@@ -207,13 +212,13 @@ class EngineClient:
         stub: Callable[[Any], Any],
         request: Any,
         deadline_s: float | None,
-        needed_by_s: float | None = None,
+        need: Need = NOW,
         units: int = 1,
         ended: Callable[[Place, Any], None] = lambda place, answer: None,
     ) -> Any:
         place = None
         if _left_s(deadline_s) != 0:
-            place = await gate.enter(_left_s(deadline_s), needed_by_s, units)
+            place = await gate.enter(_left_s(deadline_s), need, units)
         if place is None:
             raise CallerTimedOut
         task = asyncio.create_task(self._run(gate, place, stub, request, ended))

@@ -42,8 +42,12 @@ class StreamLoad:
         seen.own_s = FADE * seen.own_s + weight * own_s
         seen.audio_s = FADE * seen.audio_s + weight * audio_s
 
-    def of_one_stream(self) -> float:
-        """Part of its busiest stage that one stream needs; 1 is all of it. 0 while not enough is known."""
-        return max(
-            (seen.own_s / seen.audio_s for seen in self._stages.values() if seen.calls >= MIN_CALLS), default=0.0
-        )
+    def of_one_stream(self, shares_places: bool = False) -> float:
+        """Part of the engine that one stream needs; 1 is all of it. 0 while not enough is known.
+
+        Args:
+            shares_places: the stages take the same places from each other, so that their parts add up; else the
+                busiest one counts.
+        """
+        parts = [seen.own_s / seen.audio_s for seen in self._stages.values() if seen.calls >= MIN_CALLS]
+        return sum(parts) if shares_places else max(parts, default=0.0)

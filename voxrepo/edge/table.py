@@ -108,6 +108,7 @@ class EdgeTable(StrictModel):
             be answered late or never.
         edge_workers: numbers of the edge processes that serve; limits of the server are divided among these.
         engine_calls: calls at a time that keep a model's instances busy; more wait at the edge.
+        engine_pools: calls at a time to all models of a voice together, where these share the cores of a CPU.
         problems: what is not served, and why.
         unserved_voices: those of ``loading`` and ``problems`` that are voices, and hence have a stream.
         device: what graphs with ``device: npu`` run on; ``cpu`` if such graphs are refused.
@@ -123,6 +124,7 @@ class EdgeTable(StrictModel):
     reloads: dict[str, int] = Field(default_factory=dict)
     edge_workers: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
     engine_calls: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    engine_pools: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     problems: list[Problem] = Field(default_factory=list)
     unserved_voices: list[str] = Field(default_factory=list)
 

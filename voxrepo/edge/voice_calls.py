@@ -16,8 +16,9 @@ from voxrepo.edge.costs import Costs
 from voxrepo.edge.dropped import take_dropped
 from voxrepo.edge.engine_client import CallerTimedOut, EngineCallFailed, ModelReloaded
 from voxrepo.edge.engine_errors import is_passing
-from voxrepo.edge.gates import line_name
+from voxrepo.edge.gates import NOW, line_name
 from voxrepo.edge.holding import Holding
+from voxrepo.edge.lines import Need
 from voxrepo.edge.pieces_plan import JOINED_GROUPS, STREAM_GROUPS
 from voxrepo.edge.playback import Playback
 from voxrepo.edge.seen import Seen
@@ -45,7 +46,7 @@ class Engine(Protocol):
 
     costs: Costs
 
-    async def infer(self, request: Any, deadline_s: float | None, *, needed_by_s: float | None = None) -> Any:
+    async def infer(self, request: Any, deadline_s: float | None, *, need: Need = NOW) -> Any:
         """Call ``ModelInfer``."""
 
 
@@ -98,7 +99,7 @@ class VoiceCalls:
             return await self._joined(call, request, assignment, record, seen)
         if self._admission is not None:
             self._admission.check(voice.base, len(call.text), record.remaining_s(), voice.ensemble)
-        response = await self._call(call.request, None, assignment, record)
+        response = await self._call(call.request, NOW, assignment, record)
         response.id, response.model_name = request.id, request.model_name
         # ensembles add sequence parameters that mean nothing here
         response.parameters.clear()
@@ -138,7 +139,7 @@ class VoiceCalls:
         """The audio in pieces; see :meth:`voxrepo.edge.dataplane.DataPlane.stream` and :meth:`infer`."""
         voice = assignment.entry
         call = _checked(request, assignment, record, seen)
-        stream = self._stream(call, assignment, record, STREAM_GROUPS, Playback(record.started_s), self._window_s)
+        stream = self._stream(call, assignment, record, STREAM_GROUPS, Playback(record.started_s), is_heard=True)
         with self._let_in_stream(call, voice, record):
             async with aclosing(one_ahead(stream.pieces())) as pieces:
                 async for piece in pieces:
@@ -158,21 +159,23 @@ class VoiceCalls:
         record: RequestRecord,
         groups: Sequence[int],
         playback: Playback,
-        window_s: WindowCost = lambda _: 0.0,
+        *,
+        is_heard: bool = False,
     ) -> VoiceStream:
         async def infer(stage_request: Any, needed_by_s: float | None) -> Any:
-            return await self._call(stage_request, needed_by_s, assignment, record)
+            need = Need(needed_by_s, begins=needed_by_s is None, is_heard=is_heard)
+            return await self._call(stage_request, need, assignment, record)
 
         opening = Opening(assignment.opening) if assignment.opening is not None else None
+        # only where somebody listens must a call not hold up others
+        window_s: WindowCost = self._window_s if is_heard else lambda _: 0.0
         return VoiceStream(call, assignment.entry, record.id, infer, groups, playback, opening, window_s)
 
     def _window_s(self, voice: VoiceEntry) -> float:
         line = line_name(stage_model_name(voice.base, "vocoder"), voice.versions["vocoder"])
         return self._engine.costs.predict(line, voice.window_frames)
 
-    async def _call(
-        self, request: Any, needed_by_s: float | None, assignment: Assignment, record: RequestRecord
-    ) -> Any:
+    async def _call(self, request: Any, need: Need, assignment: Assignment, record: RequestRecord) -> Any:
         """An engine call, repeated once if it met a fault that the supervisor cures.
 
         Also in a stream that has given out audio, which then has a gap: calls have no side effects, and the same
@@ -181,7 +184,7 @@ class VoiceCalls:
         voice = assignment.entry.base
         await self._holding.pass_when_free(voice, record)
         try:
-            return await self._once(request, needed_by_s, record)
+            return await self._once(request, need, record)
         except EngineCallFailed as failure:
             error = self._refusal(failure, request.model_name, request.model_version, assignment.entry, record.id)
             if not is_passing(failure.code, failure.text, failure.from_engine, self._holding.is_held(voice)):
@@ -194,16 +197,16 @@ class VoiceCalls:
         if self._is_gone(assignment):
             raise ArmGone(error.message)
         try:
-            return await self._once(request, needed_by_s, record)
+            return await self._once(request, need, record)
         except EngineCallFailed as failure:
             error = self._refusal(failure, request.model_name, request.model_version, assignment.entry, record.id)
             if self._is_gone(assignment):
                 raise ArmGone(error.message) from failure
             raise error from failure
 
-    async def _once(self, request: Any, needed_by_s: float | None, record: RequestRecord) -> Any:
+    async def _once(self, request: Any, need: Need, record: RequestRecord) -> Any:
         try:
-            return await self._engine.infer(request, record.deadline_s, needed_by_s=needed_by_s)
+            return await self._engine.infer(request, record.deadline_s, need=need)
         except CallerTimedOut:
             raise record.deadline_error() from None
 

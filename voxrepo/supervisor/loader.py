@@ -20,6 +20,7 @@ from voxrepo.supervisor.arm_table import ArmTable
 from voxrepo.supervisor.device import Device
 from voxrepo.supervisor.state import ModelStatus
 from voxrepo_contract.errors import Unavailable, VoxrepoError
+from voxrepo_contract.names import VOICE_STAGES
 from voxrepo_contract.stage import WindowedStage
 
 LOADS_AT_ONCE = 8
@@ -204,6 +205,7 @@ def edge_table(
         reloads=dict(reloads or {}),
         edge_workers=workers,
         engine_calls=calls,
+        engine_pools=engine_pools(inventory, cores, len(workers)),
         problems=problems,
         unserved_voices=unserved_voices,
         device=device,
@@ -217,26 +219,54 @@ def engine_calls(inventory: Inventory, cores: int, edge_workers: int = 1) -> dic
     milliseconds there, beside which handing over the next one is nothing, and who waits in the engine cannot be
     overtaken by a first piece. Several edge processes divide twice that, since one may have more to do than another.
 
-    A voice gets the sum of its stages, since a request of it is in one stage at a time: its calls wait inside for the
-    stages, where a stream's piece cannot overtake them, so they must not be more.
+    A voice gets the sum of its stages, since a request of it is in one stage at a time; see :func:`engine_pools`, too.
     """
     calls = {name: _busy_calls(config) for name, config in inventory.models.items()}
     for name, voice in inventory.voices.items():
-        for stage, settings in voice.spec.stages.items():
-            config = stage_config(
-                name, stage, settings, channels=voice.channels, cores=cores, on_npu=voice.is_on_npu(stage)
-            )
+        for stage in VOICE_STAGES:
+            config = _stage_config(voice, stage, cores)
             calls[config.name] = _busy_calls(config)
-            is_long = stage != "text_frontend" and not voice.is_on_npu(stage)
-            if is_long and config.max_batch_size <= 1 and edge_workers <= 1:
+            if _takes_cores(voice, stage, config) and edge_workers <= 1:
                 calls[config.name] //= 2
             calls[name] = calls.get(name, 0) + calls[config.name]
     return calls
 
 
+def engine_pools(inventory: Inventory, cores: int, edge_workers: int = 1) -> dict[str, int]:
+    """Calls at a time to all models of a voice together, where its acoustic stage and vocoder run on a CPU.
+
+    One more than there are cores: with as many, a core waits while a call goes from one stage to the next; with more,
+    calls only take the cores from each other. On 2 cores, 3 places against 6 made 16 clients with whole requests 6 %
+    faster, and with 8 streams beside them first pieces came after 0.5 s instead of 2.9 s.
+
+    Several edge processes get one more each, since they divide the places.
+    """
+    pools = {}
+    for name, voice in inventory.voices.items():
+        stages = {stage: _stage_config(voice, stage, cores) for stage in ("acoustic", "vocoder")}
+        if all(_takes_cores(voice, stage, config) for stage, config in stages.items()):
+            instances = sum(_instances(config) for config in stages.values())
+            pools[name] = min(cores, instances) + max(edge_workers, 1)
+    return pools
+
+
+def _stage_config(voice: CheckedVoice, stage: str, cores: int) -> ModelConfig:
+    settings = getattr(voice.spec.stages, stage)
+    name, on_npu = voice.spec.voice, voice.is_on_npu(stage)
+    return stage_config(name, stage, settings, channels=voice.channels, cores=cores, on_npu=on_npu)
+
+
+def _takes_cores(voice: CheckedVoice, stage: str, config: ModelConfig) -> bool:
+    """Whether its calls are long, and take the cores that the other stages need."""
+    return stage != "text_frontend" and not voice.is_on_npu(stage) and config.max_batch_size <= 1
+
+
+def _instances(config: ModelConfig) -> int:
+    return sum(max(group.count, 1) for group in config.instance_group) or 1
+
+
 def _busy_calls(config: ModelConfig) -> int:
-    instances = sum(max(group.count, 1) for group in config.instance_group) or 1
-    return 2 * instances * max(int(config.max_batch_size), 1)
+    return 2 * _instances(config) * max(int(config.max_batch_size), 1)
 
 
 def voice_entry(voice: CheckedVoice) -> VoiceEntry:
