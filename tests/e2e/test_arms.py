@@ -269,7 +269,6 @@ def test_an_arm_whose_process_dies_is_dropped_and_the_voice_is_never_held(
         pinned(server, SENTENCES[0], "candidate")
 
 
-@pytest.mark.soak
 def test_versions_are_exchanged_one_after_the_other_where_both_do_not_fit(
     shared: RunningServer, planner: Planner
 ) -> None:

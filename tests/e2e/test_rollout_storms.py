@@ -83,7 +83,7 @@ BROKEN = {
     "silent": Broken("vocoder", lambda root, v: add_scaled_vocoder(root, v, 0.003), "refused", "silent"),
     "too loud": Broken("vocoder", lambda root, v: add_scaled_vocoder(root, v, 2.0), "rolled_back", "level_difference"),
     "too fast": Broken("acoustic", lambda root, v: add_fast_acoustic(root, v, 0.7), "rolled_back", "duration_ratio"),
-    "slow": Broken("vocoder", lambda root, v: add_slow_vocoder(root, v, 100), "rolled_back", "latency_p50_ms"),
+    "slow": Broken("vocoder", lambda root, v: add_slow_vocoder(root, v, 200), "rolled_back", "latency_p50_ms"),
     "another rate": Broken(
         "vocoder", lambda root, v: add_vocoder_of_another_rate(root, v, 16000), "refused", "sample_rate"
     ),

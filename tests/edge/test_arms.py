@@ -231,6 +231,22 @@ async def test_requests_held_for_a_recovery_use_nothing_until_it_is_over(tmp_pat
         assert [arm_of(await task)[0] for task in tasks] == [ARM, ARM]
 
 
+async def test_while_a_voice_drains_what_has_begun_goes_on_and_what_comes_waits(tmp_path: Path) -> None:
+    async with arm_rig(tmp_path, canary(100)) as place:
+        later: list[asyncio.Task[Any]] = []
+
+        def drain() -> None:
+            place.change(draining=[VOICE])
+            later.append(asyncio.create_task(place.ask()))
+
+        assert len(await asyncio.wait_for(place.listen(TEXT, arm=ARM, after_first=drain), 5)) > 1
+        await asyncio.sleep(0.15)
+        assert not later[0].done()
+        assert place.plane.in_use.counts == {}
+        place.change(draining=[])
+        assert arm_of(await later[0])[0] == ARM
+
+
 # ---- policies
 
 

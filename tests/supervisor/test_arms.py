@@ -20,7 +20,7 @@ from voxrepo.rollout.route import Route
 from voxrepo.supervisor import arm_change
 from voxrepo.supervisor.arm_change import EngineFacts
 from voxrepo.supervisor.arm_work import Spoiled, Standing
-from voxrepo.supervisor.arms import SUSPECT_S, UNLOAD_LIMIT_S, Arms
+from voxrepo.supervisor.arms import EXCHANGE_DRAIN_S, SUSPECT_S, UNLOAD_LIMIT_S, Arms
 from voxrepo.supervisor.board import Board
 from voxrepo.supervisor.loader import initial_statuses
 from voxrepo.supervisor.state import ServerState, StateFolder
@@ -380,20 +380,37 @@ def test_a_voice_that_is_given_up_takes_its_arms_along(scene: Scene) -> None:
     assert scene.status.generation == 1
 
 
-def test_requests_are_held_while_versions_are_exchanged_in_place(scene: Scene) -> None:
+def test_requests_that_have_begun_end_before_versions_are_exchanged_in_place_and_later_ones_wait(scene: Scene) -> None:
     scene.uses = {"one|text_frontend=1,acoustic=1,vocoder=1"}
     scene.plan(B, resource_preserving=True)
-    scene.step()
-    assert scene.arms.held == {"one"}
-    scene.board.update(held=["one"])
+    scene.step(2)
+    assert scene.table.draining == ["one"]
+    assert scene.arms.held == set(), "what has begun needs further calls"
     scene.step(5)
     assert scene.done == []
     scene.uses = set()
+    scene.step(2)
+    assert scene.arms.held == {"one"}
+    assert scene.done == [], "the edge does not hold it yet"
+    scene.board.update(held=["one"])
     scene.step()
     assert (scene.done, scene.arms.held) == (["replace"], {"one"})
-    scene.step()
+    scene.step(2)
     assert scene.arms.held == set()
+    assert scene.table.draining == []
     assert scene.status.voices["one"].stable == B
+
+
+def test_what_does_not_end_in_time_does_not_keep_versions_from_being_exchanged(scene: Scene) -> None:
+    scene.uses = {"one|text_frontend=1,acoustic=1,vocoder=1"}
+    scene.plan(B, resource_preserving=True)
+    scene.step(2)
+    scene.now_s += EXCHANGE_DRAIN_S
+    scene.step()
+    assert scene.arms.held == {"one"}
+    scene.board.update(held=["one"])
+    scene.step()
+    assert scene.done == ["replace"]
 
 
 def test_a_voice_that_is_not_here_has_its_arms_refused(scene: Scene) -> None:

@@ -134,7 +134,8 @@ class Copies:
             return "gone"
         if chars > self._longest_chars:
             return "long"
-        if entry.base in self._table().held:
+        table = self._table()
+        if entry.base in table.held or entry.base in table.draining:
             return "recovery"
         return "queue" if self._wait_s(entry) > MAX_WAIT_S else ""
 

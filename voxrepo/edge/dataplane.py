@@ -215,16 +215,13 @@ class DataPlane:
         """The voice ``name``, None if there is none; one in recovery is waited for, before anything of it is used."""
         held = self._held_of(name)
         if held is not None:
-            await self._holding.pass_when_free(held, record)
+            await self._holding.begin_when_free(held, record)
         return self.voices.get(name)
 
     def _held_of(self, name: str) -> str | None:
-        """The held voice that ``name`` is, or is an arm of."""
-        held = self._tables.table.held
-        if not held:
-            return None
-        base = name.rpartition(".")[0]
-        return name if name in held else base if base in held else None
+        """The held or draining voice that ``name`` is, or is an arm of."""
+        keeps_out, base = self._holding.keeps_out, name.rpartition(".")[0]
+        return name if keeps_out(name) else base if keeps_out(base) else None
 
     def _inner(self, name: str) -> str:
         """The model behind ``name``: for a stream, its voice."""

@@ -23,7 +23,8 @@ class Holding:
     """The waiting room.
 
     Args:
-        tables: source of the current table, whose ``held`` names the voices in recovery.
+        tables: source of the current table, whose ``held`` names the voices in recovery, and ``draining`` those that
+            soon are.
         hold_timeout_s: longest wait of a request.
 
     Attributes:
@@ -39,6 +40,14 @@ class Holding:
         """Whether the voice is being recovered."""
         return name in self._tables.table.held
 
+    def keeps_out(self, name: str) -> bool:
+        """Whether requests for the voice that have not begun wait."""
+        return self.is_held(name) or name in self._tables.table.draining
+
+    async def begin_when_free(self, name: str, record: RequestRecord) -> None:
+        """Wait while nothing may begin; otherwise as :meth:`pass_when_free`."""
+        await self._pass(self.keeps_out, name, record)
+
     async def pass_when_free(self, name: str, record: RequestRecord) -> None:
         """Wait while the voice ``name`` is held.
 
@@ -46,7 +55,10 @@ class Holding:
             DeadlineExceeded: the request's deadline passed first.
             Unavailable: it took too long, or too many wait already.
         """
-        if self.is_held(name) and not await self._wait(lambda: not self.is_held(name), self._hold_timeout_s, record):
+        await self._pass(self.is_held, name, record)
+
+    async def _pass(self, is_closed: Callable[[str], bool], name: str, record: RequestRecord) -> None:
+        if is_closed(name) and not await self._wait(lambda: not is_closed(name), self._hold_timeout_s, record):
             raise Unavailable(
                 f"voice {name!r} is being restarted and was not back within {self._hold_timeout_s:g} s; "
                 "try again in a moment",

@@ -104,6 +104,7 @@ class EdgeTable(StrictModel):
         routes: how requests for a voice are divided among its arms; none for those without a rollout.
         loading: models that are about to be served.
         held: voices that are being recovered; requests for them wait for a while instead of being refused.
+        draining: voices whose versions are about to be exchanged: requests that have begun go on, later ones wait.
         reloads: how often the supervisor has loaded a model again because its process had died; calls from before will
             be answered late or never.
         edge_workers: numbers of the edge processes that serve; limits of the server are divided among these.
@@ -121,6 +122,7 @@ class EdgeTable(StrictModel):
     routes: dict[str, Route] = Field(default_factory=dict)
     loading: list[str] = Field(default_factory=list)
     held: list[str] = Field(default_factory=list)
+    draining: list[str] = Field(default_factory=list)
     reloads: dict[str, int] = Field(default_factory=dict)
     edge_workers: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
     engine_calls: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)

@@ -30,7 +30,9 @@ class ArmRecord:
         move: under way.
         move_since_s: when it began.
         loaded: versions of each stage in the engine.
-        hold_since_s: since when requests are held for an exchange of versions; ``None`` if they are not.
+        drain_since_s: since when only requests that had begun go on, before an exchange of versions; ``None`` if there
+            is none.
+        is_held: whether not even these go on.
         not_before_s: for the next attempt at a release.
         offered: arms by whose rows the edge goes.
     """
@@ -44,7 +46,8 @@ class ArmRecord:
     move: Move | None = None
     move_since_s: float = 0.0
     loaded: dict[str, frozenset[int]] = field(default_factory=dict)
-    hold_since_s: float | None = None
+    drain_since_s: float | None = None
+    is_held: bool = False
     not_before_s: float = 0.0
     offered: set[str] = field(default_factory=set)
 
@@ -88,8 +91,12 @@ class ArmRecord:
         self.loaded_at_s = {}
         self.leaving = ()
         self.move = None
-        self.hold_since_s = None
+        self.let_go_on()
         self.loaded = {stage: frozenset({version}) for stage, version in self.voice.spec.versions.items()}
+
+    def let_go_on(self) -> None:
+        """Requests wait no more."""
+        self.drain_since_s, self.is_held = None, False
 
     def withdraw(self, arm: str, now_s: float, *, is_broken: bool = False) -> None:
         """Offer an arm no more."""

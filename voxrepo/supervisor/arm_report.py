@@ -25,7 +25,8 @@ def table_of(records: Mapping[str, ArmRecord], plan: Plan) -> ArmTable:
         route = _route(record, wanted)
         if route is not None:
             routes[name] = route
-    return ArmTable(arms, moving, routes)
+    draining = frozenset(name for name, record in records.items() if record.drain_since_s is not None)
+    return ArmTable(arms, moving, routes, draining)
 
 
 def _route(record: ArmRecord, wanted: PlannedVoice | None) -> Route | None:

@@ -14,8 +14,10 @@ class ArmTable:
     arms: rows of arms, by name of their ensemble.
     moving: rows of voices that an arm's ensemble serves for a moment, in place of their own.
     routes: by voice; they name no arm that has no row.
+    draining: voices whose versions are about to be exchanged.
     """
 
     arms: dict[str, VoiceEntry] = field(default_factory=dict)
     moving: dict[str, VoiceEntry] = field(default_factory=dict)
     routes: dict[str, Route] = field(default_factory=dict)
+    draining: frozenset[str] = frozenset()

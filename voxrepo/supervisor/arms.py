@@ -45,8 +45,9 @@ UNLOAD_LIMIT_S = 120.0
 """For requests that still use what is to be unloaded; the longest streams end by then, or are cut off."""
 BROKEN_LIMIT_S = 2.0
 """Likewise for what is broken: the edge gets the new table, its requests fail anyway."""
-HOLD_DRAIN_S = 5.0
-"""For requests in the engine before versions are exchanged; those that come meanwhile wait at the edge."""
+EXCHANGE_DRAIN_S = 15.0
+"""For requests that have begun before versions are exchanged; what takes longer is cut off. Those that come meanwhile
+wait at the edge, and half a minute is the most that they do."""
 SUSPECT_S = 10.0
 """An engine that ends this soon after an arm was loaded ended because of it, as far as anybody can tell."""
 _ENDED = "the engine ended while this was loaded"
@@ -87,8 +88,8 @@ class Arms(ArmBook):
 
     @property
     def held(self) -> set[str]:
-        """Voices whose requests wait, because their versions are being exchanged."""
-        return {name for name, record in self._records.items() if record.hold_since_s is not None}
+        """Voices of which nothing goes on, because their versions are being exchanged."""
+        return {name for name, record in self._records.items() if record.is_held}
 
     # the engine
 
@@ -218,7 +219,7 @@ class Arms(ArmBook):
             if not self._is_drained(record, action, now_s):
                 return
         else:
-            record.hold_since_s = None
+            record.let_go_on()
         if action is not None and now_s >= record.not_before_s:
             assert self._engine is not None
             self._change = begin(action, record, wanted, self._engine, self._layout, self._load_timeout_s)
@@ -228,9 +229,7 @@ class Arms(ArmBook):
         for leaving in record.leaving:
             if (leaving.ensemble, leaving.versions) == (ensemble, versions):
                 since_s, limit_s = leaving.since_s, BROKEN_LIMIT_S if leaving.is_broken else UNLOAD_LIMIT_S
-        edges, table = self._edges(), self._board.table
-        key = f"{ensemble}|" + ",".join(f"{stage}={versions[stage]}" for stage in VOICE_STAGES)
-        if edges is not None and not table.is_behind and edges.are_free_of(table.generation, key):
+        if self._is_unused(ensemble, versions):
             return True
         if now_s - since_s < limit_s:
             return False
@@ -238,23 +237,31 @@ class Arms(ArmBook):
             log.warning("%s is still in use after %g s; not waited for any more", ensemble, limit_s)
         return True
 
+    def _is_unused(self, ensemble: str, versions: Versions) -> bool:
+        """Whether all edges go by the newest table, and none of their requests uses this."""
+        edges, table = self._edges(), self._board.table
+        key = f"{ensemble}|" + ",".join(f"{stage}={versions[stage]}" for stage in VOICE_STAGES)
+        return edges is not None and not table.is_behind and edges.are_free_of(table.generation, key)
+
     def _is_drained(self, record: ArmRecord, action: Replace, now_s: float) -> bool:
-        """Whether requests for the voice are held and none is in the engine, or it took too long."""
-        if record.hold_since_s is None:
+        """Whether nothing of the voice goes on any more: all that had begun has ended, or took too long."""
+        if record.drain_since_s is None:
             log.warning(
                 "%s changes from %s to %s; requests wait meanwhile, as the memory does not suffice for both",
                 record.name,
                 record.voice.spec.versions,
                 action.versions,
             )
-            record.hold_since_s = now_s
+            record.drain_since_s = now_s
             return False
-        if record.name not in self._board.state.held:
-            return False
-        # those that wait count as users, too, so that the time is what ends it under load
-        return now_s - record.hold_since_s >= HOLD_DRAIN_S or self._is_free(
-            record, now_s, record.name, record.voice.spec.versions
-        )
+        if record.is_held:
+            return record.name in self._board.state.held
+        is_unused = self._is_unused(record.name, record.voice.spec.versions)
+        if not is_unused and now_s - record.drain_since_s >= EXCHANGE_DRAIN_S:
+            log.warning("requests for %s still go on after %g s; they are cut off", record.name, EXCHANGE_DRAIN_S)
+            is_unused = True
+        record.is_held = is_unused
+        return False
 
     def _end_change(self, now_s: float) -> None:
         change, engine = self._change, self._engine
@@ -268,7 +275,7 @@ class Arms(ArmBook):
             for stage, version in change.action.versions.items():
                 if version not in change.standing.loaded.get(stage, frozenset()):
                     engine.released(stage_model_name(change.record.name, stage), {version}, now_s)
-        change.record.hold_since_s = None
+        change.record.let_go_on()
         self.needs_fresh_engine |= change.run.is_spoiled
         if change.is_disturbed:
             log.warning("failed while %s was recovered, tried again: %s", change.record.name, change.run.problem)

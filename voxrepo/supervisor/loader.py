@@ -202,6 +202,7 @@ def edge_table(
         routes={name: route for name, route in arms.routes.items() if name in voices},
         loading=loading,
         held=sorted(held),
+        draining=sorted(arms.draining & voices.keys()),
         reloads=dict(reloads or {}),
         edge_workers=workers,
         engine_calls=calls,
