@@ -83,6 +83,7 @@ class RunningServer:
     root: Path
     process: subprocess.Popen[bytes]
     log_file: Path
+    state_dir: Path
     state: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -99,11 +100,11 @@ class RunningServer:
 
     @property
     def workspace(self) -> Workspace:
-        return Workspace.of(Layout.of(self.root))
+        return Workspace.of(Layout.of(self.root, self.state_dir))
 
     def read_state(self) -> dict[str, Any]:
         try:
-            state: dict[str, Any] = json.loads((self.root / ".voxrepo" / "server.json").read_bytes())
+            state: dict[str, Any] = json.loads((self.state_dir / "server.json").read_bytes())
         except (OSError, json.JSONDecodeError):
             return {}
         return state if state.get("pid") == self.process.pid else {}
@@ -121,7 +122,7 @@ class RunningServer:
 
     def log(self) -> str:
         text = self.log_file.read_text(encoding="utf-8", errors="replace")
-        folder = self.root / ".voxrepo" / "logs"
+        folder = self.state_dir / "logs"
         for file in (*sorted(folder.glob("edge*.log")), folder / "engine.log"):
             name = file.name
             if file.exists():
@@ -162,22 +163,37 @@ def pid_of(state: dict[str, Any], child: str) -> int | None:
 
 @contextmanager
 def running_server(
-    root: Path, *arguments: str, phases: Sequence[str] = ("ready",), environment: dict[str, str] | None = None
+    root: Path,
+    *arguments: str,
+    phases: Sequence[str] = ("ready",),
+    environment: dict[str, str] | None = None,
+    state_dir: Path | None = None,
 ) -> Iterator[RunningServer]:
     """``voxrepo serve`` on free ports, stopped at the end."""
-    state = root / ".voxrepo"
+    state = state_dir or root / ".voxrepo"
     state.mkdir(exist_ok=True)
     log_file = state / "serve.log"
     ports = ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
     with log_file.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "voxrepo", "serve", "--root", str(root), *ports, *arguments],
+            [
+                sys.executable,
+                "-m",
+                "voxrepo",
+                "serve",
+                "--root",
+                str(root),
+                "--state-dir",
+                str(state),
+                *ports,
+                *arguments,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env={**os.environ, "COLUMNS": "250", "NO_COLOR": "1", **ADMIT_ALL, **(environment or {})},
         )
-    server = RunningServer(root, process, log_file)
+    server = RunningServer(root, process, log_file, state)
     try:
         server.wait_for(*phases)
         yield server
