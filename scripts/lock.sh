@@ -10,4 +10,4 @@ served=(--extra convert --extra mandarin --extra emoji)
 compile pyproject.toml requirements/build.in "${served[@]}" -o requirements/serve.lock
 compile requirements/english.in --no-deps -o requirements/english.lock
 compile requirements/espeak.in -c requirements/serve.lock -o requirements/espeak.lock
-compile pyproject.toml requirements/build.in "${served[@]}" --extra espeak --extra asr --extra bench --extra dev -o requirements/dev.lock
+compile pyproject.toml requirements/build.in "${served[@]}" --extra espeak --extra asr --extra bench --extra quality --extra dev -o requirements/dev.lock
