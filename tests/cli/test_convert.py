@@ -11,9 +11,11 @@ pytest.importorskip("onnx", reason="the optional extra 'convert' is not installe
 
 from tests.convert.graphs import CHANNELS, adder, generator, save, write_voice_of
 from voxrepo.cli.main import app
+from voxrepo.convert.judging import Judged
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.voice import read_voice
 from voxrepo_contract import emulated_om
+from voxrepo_contract.stage import read_stage
 
 GEARS = ("--gears", "batch=1,2;ids=64,300;frames=32,256")
 
@@ -67,7 +69,7 @@ def test_the_command_is_kept_without_paths(root: Path, tmp_path: Path):
     assert str(tmp_path) not in text
     header = emulated_om.read_header(root / "model_repository" / "tiny.acoustic" / "2" / "encoder.om")
     assert header.conversion == (
-        "voxrepo convert tiny.acoustic --target emulator --soc Ascend910B3 --precision origin --gears auto "
+        "voxrepo convert tiny.acoustic --target emulator --soc Ascend910B3 --precision fp32 --gears auto "
         "--lengths 'my lengths.csv'"
     )
 
@@ -94,7 +96,7 @@ def test_a_file_is_converted(tmp_path: Path):
         (("--input-shape", f"features:-1,{CHANNELS},16"), "E10011"),
         (("--input-shape", f"features:-1,{CHANNELS},16", "--dynamic-batch", "3"), "E10035"),
         (("--input-shape", f"features:1,{CHANNELS},16", "--soc", "Ascend1"), "E10001: --soc"),
-        (("--input-shape", f"features:1,{CHANNELS},16", "--target", "ascend"), "--target 'ascend' is not offered"),
+        (("--input-shape", f"features:1,{CHANNELS},16", "--target", "gpu"), "--target 'gpu' is not offered"),
     ],
 )
 def test_refusals_come_with_a_code_and_a_sentence(tmp_path: Path, flags, words):
@@ -134,7 +136,7 @@ def test_flags_of_the_other_kind_are_wrong_usage(root: Path, arguments, words):
     [
         (("nobody",), "there is no voice 'nobody' here; there are: tiny"),
         (("tiny", "--gears", "x"), "--gears 'x'"),
-        (("tiny", "--precision", "fp16"), "use origin"),
+        (("tiny", "--precision", "fp8"), "choose fp32, fp16, mixed, int8"),
         (("missing.onnx", "-o", "m.om"), "cannot be read"),
     ],
 )
@@ -150,3 +152,36 @@ def test_without_onnx_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyP
     assert result.exit_code == 1
     assert "converting a graph needs the package 'onnx'" in result.stderr
     assert "pip install 'voxrepo[convert]'" in result.stderr
+
+
+def test_8_bit_graphs_for_a_cpu_are_told_with_sizes_and_what_is_kept(root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("voxrepo.convert.judging.gates_of", lambda *_: lambda candidate, searching: Judged(True))
+    arguments = ("tiny.vocoder", "--target", "onnx", "--precision", "int8", "--exclude", "ConvTranspose_n9")
+    result = run(*arguments, "--root", str(root))
+    assert result.exit_code == 0, result.stderr
+    assert "ConvTranspose_n9 stays in fp32: excluded with --exclude" in result.stderr
+    assert "voice.yaml is as it was; to serve vocoder 2" in result.stderr
+    note = read_stage(Layout.of(root).version_dir("tiny.vocoder", 2)).provenance["conversion"]
+    assert note["command"] == (
+        "voxrepo convert tiny.vocoder --target onnx --soc Ascend910B3 --precision int8 --exclude ConvTranspose_n9"
+    )
+    assert run(*arguments[:-1], "Conv_nine", "--root", str(root)).stderr.startswith("error: --exclude 'Conv_nine'")
+
+
+def test_a_forced_version_says_so(root: Path, monkeypatch: pytest.MonkeyPatch):
+    refusal = Judged(False, ("PESQ is 1.6; limit: at least 4.4",))
+    monkeypatch.setattr("voxrepo.convert.judging.gates_of", lambda *_: lambda candidate, searching: refusal)
+    refused = run("tiny.vocoder", "--precision", "fp16", "--root", str(root))
+    assert refused.exit_code == 1 and "does not pass the gates: PESQ is 1.6" in refused.stderr
+    forced = run("tiny.vocoder", "--precision", "fp16", "--force", "--root", str(root))
+    assert forced.exit_code == 0
+    assert "taken by --force, the gates refuse it: PESQ is 1.6" in forced.stderr
+
+
+def test_without_atc_it_is_said_what_to_run_and_how_to_come_back(root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    result = run("tiny.vocoder", "--target", "ascend", "--soc", "Ascend310P3", "--root", str(root))
+    assert result.exit_code == 0, result.stderr
+    assert "tiny.vocoder@1-Ascend310P3-fp32: bash convert.sh && bash finish.sh" in result.stderr
+    assert "voxrepo version add tiny.vocoder om" in result.stderr
+    assert not (Layout.of(root).version_dir("tiny.vocoder", 2)).exists()

@@ -180,3 +180,56 @@ def test_the_type_of_an_om_is_told_by_its_content_not_its_name(model, tmp_path):
 )
 def test_sizes_are_shown_in_units_people_read(count, shown):
     assert inspect.size(count) == shown
+
+
+def test_says_which_operators_a_chip_has_replaces_or_lacks(tmp_path: Path):
+    nodes = [
+        helper.make_node("Relu", ["x"], ["h"], name="/net/Relu"),
+        helper.make_node("Mish", ["h"], ["y"], name="/net/Mish"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])
+    made = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 18)])
+    file = tmp_path / "net.onnx"
+    onnx.save(made, file)
+    result = run(str(file), "--soc", "Ascend310P3")
+    assert result.exit_code == 0, result.output
+    assert "1 replaced by rule mish" in result.output
+    assert "varies along batch" in result.output
+    found = json.loads(run(str(file), "--soc", "Ascend310P3", "--json").output)
+    assert found["on_chip"]["opset"] == 18
+    assert [use["supported"] for use in found["on_chip"]["operators"]] == [0, 1]
+
+
+def test_a_graph_that_will_not_compile_names_node_module_and_replacement(tmp_path: Path):
+    node = helper.make_node("IsNaN", ["x"], ["y"], name="/enc/attn/IsNaN")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])
+    y = helper.make_tensor_value_info("y", TensorProto.BOOL, [2, 4])
+    file = tmp_path / "nan.onnx"
+    onnx.save(
+        helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 15)]), file
+    )
+    result = run(str(file), "--soc", "Ascend310P3")
+    assert result.exit_code == 1
+    for said in ("1 will fail", "node /enc/attn/IsNaN in enc.attn", "use nothing, where", "E19010 IsNaN"):
+        assert said in result.output
+    assert run(str(file)).exit_code == 0
+
+
+def test_an_unknown_chip_is_refused(graph: Path):
+    result = run(str(graph), "--soc", "Ascend999")
+    assert result.exit_code == 1
+    assert "E10001" in result.output
+
+
+def test_a_log_of_the_compiler_is_turned_into_advice(tmp_path: Path):
+    log = tmp_path / "decoder.log"
+    log.write_text("E10016: Opname [x] specified in [input_shape] is not found in the model.\n", encoding="utf-8")
+    result = run(str(log))
+    assert result.exit_code == 0, result.output
+    assert "E10016" in result.output
+    assert "use the exact names" in result.output
+    assert json.loads(run(str(log), "--json").output)["advice"][0]["where"] == "x"
+    log.write_text("ATC run success, welcome to the next use.\n", encoding="utf-8")
+    assert "no error" in run(str(log)).output
+    assert run(str(tmp_path / "none.log")).exit_code == 1

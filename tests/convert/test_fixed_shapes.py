@@ -43,7 +43,7 @@ def test_sizes_that_contradict_the_graph_are_refused():
     graph = model(
         [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (f, ["n", "k"])}, {"y": (f, ["n", 64])}, [weight]
     )
-    with pytest.raises(AtcRefusal, match="E16002: the graph cannot be built at the sizes x:2,9"):
+    with pytest.raises(AtcRefusal, match="E19999: the graph cannot be built at the sizes x:2,9"):
         ShapeFinder(graph).at({"x": (2, 9)})
 
 

@@ -131,11 +131,11 @@ def test_the_target_must_be_a_file_in_a_folder(tmp_path: Path):
                      precision="origin", command="")  # fmt: skip
 
 
-def test_the_emulator_makes_no_other_precision(tmp_path: Path):
-    with pytest.raises(AtcRefusal, match="E10001: --precision 'fp16'"):
-        find_target("emulator").check_precision("fp16")
+def test_a_precision_that_is_no_tier_is_refused():
+    with pytest.raises(AtcRefusal, match="E10001: --precision 'fp8' is not offered; choose fp32, fp16, mixed, int8"):
+        find_target("emulator").check_precision("fp8")
 
 
 def test_an_unknown_target_is_refused():
-    with pytest.raises(AtcRefusal, match="--target 'gpu' is not offered; choose emulator"):
+    with pytest.raises(AtcRefusal, match="--target 'gpu' is not offered; choose ascend, emulator or onnx"):
         find_target("gpu")

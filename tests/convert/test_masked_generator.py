@@ -167,26 +167,3 @@ def test_an_input_of_another_rank_is_refused():
     graph = model([helper.make_node("Tanh", ["x"], ["y"])], {"x": (f, ["b", "t"])}, {"y": (f, ["b", "t"])}, [])
     with pytest.raises(ConversionRefused, match="2 axes"):
         add_mask(graph)
-
-
-def test_refuses_a_generator_that_reflects_at_its_ends_with_the_way_out():
-    nodes = [
-        helper.make_node("Pad", ["features", "amounts"], ["padded"], mode="reflect"),
-        helper.make_node("Conv", ["padded", "weights"], ["audio"]),
-    ]
-    weights: dict[str, Array] = {
-        "amounts": np.array([0, 0, 1, 0, 0, 1], np.int64),
-        "weights": np.ones((1, 1, 3), np.float32),
-    }
-    info = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes,
-        "reflecting",
-        [info("features", TensorProto.FLOAT, ["batch", 1, "frames"])],
-        [info("audio", TensorProto.FLOAT, ["batch", 1, "samples"])],
-        [numpy_helper.from_array(value, name) for name, value in weights.items()],
-    )
-    with pytest.raises(
-        ConversionRefused, match=r"reflections around its ends.*convert the voice's acoustic stage only"
-    ):
-        add_mask(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)]))

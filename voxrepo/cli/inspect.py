@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from voxrepo.cli.inspect_operators import describe_for_chip, describe_log, show_for_chip, show_log, why_it_fails
 from voxrepo.cli.output import JsonOption, console, fail, print_json, shows_errors
 from voxrepo.importers.requirements import require_onnx
 from voxrepo_contract import emulated_om, om
@@ -31,21 +32,33 @@ _KINDS = {
 
 @shows_errors
 def inspect(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An .om or .onnx file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An .om or .onnx file, or a log of atc (.log).")],
     soc: Annotated[
-        str, typer.Option("--soc", help="Also say whether an .om file runs on this chip, e.g. Ascend310P3.")
+        str,
+        typer.Option(
+            "--soc",
+            help="Also say whether an .om file runs on this chip, or which operators of an .onnx file it has, which "
+            "are replaced and which will fail, e.g. Ascend310P3.",
+        ),
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Show tensors, gears, chip, versions, precision and sizes of a model file.
+    """Show tensors, gears, chip, versions, precision and sizes of a model file, or what a log of atc means.
 
     Exit status: 0 done, 1 the file cannot be read as a model or does not fit --soc, 2 wrong usage.
     """
+    if file.suffix == ".log":
+        log = describe_log(file)
+        if as_json:
+            print_json(log)
+        else:
+            show_log(log)
+        return
     kind = om.identify(file)
     if kind == "emulated_om":
         found = describe_emulated(file, soc)
     elif kind == "onnx":
-        found = describe_onnx(file)
+        found = describe_onnx(file, soc)
     elif kind == "om" or file.suffix != ".onnx":
         # of a file of neither kind, the reader says what it is
         found = describe_om(om.read(file), soc)
@@ -131,8 +144,11 @@ def describe_emulated(file: Path, soc: str = "") -> dict[str, Any]:
     return found
 
 
-def describe_onnx(file: Path) -> dict[str, Any]:
-    """An ONNX file as plain values. Opset and operators need the package ``onnx``; without it a note says so."""
+def describe_onnx(file: Path, soc: str = "") -> dict[str, Any]:
+    """An ONNX file as plain values; with ``soc``, what that chip makes of it.
+
+    Opset and operators need the package ``onnx``; without it a note says so, and ``soc`` is refused.
+    """
     tensors = read_onnx_tensors(file)
     found: dict[str, Any] = {
         "file": str(file),
@@ -142,6 +158,15 @@ def describe_onnx(file: Path) -> dict[str, Any]:
         "external_files": list(tensors.external_files),
         "file_bytes": file.stat().st_size,
     }
+    if soc:
+        require_onnx("the operator report of a chip")
+        on_chip = describe_for_chip(file, soc)
+        found = {**found, **_operators(file), "on_chip": on_chip}
+        if problems := why_it_fails(on_chip):
+            found["does_not_fit"] = list(problems)
+        if note := on_chip.get("note"):
+            found["note"] = note
+        return found
     try:
         require_onnx()
     except ConfigError:
@@ -201,7 +226,9 @@ def _show(found: Mapping[str, Any]) -> None:
     out.print(_tensor_table(found))
     if found.get("gears"):
         out.print(_gear_table(found))
-    if found.get("operators"):
+    if found.get("on_chip"):
+        show_for_chip(found["on_chip"])
+    elif found.get("operators"):
         out.print(Text("operators    " + ", ".join(f"{name} {count}" for name, count in found["operators"].items())))
     if found.get("note"):
         console.print(Text(f"note: {found['note']}"), soft_wrap=True)

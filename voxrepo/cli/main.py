@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 import voxrepo
-from voxrepo.cli import bench, controller, convert, doctor, inspect, rollout, say, serve, version, voice, voices
+from voxrepo.cli import (
+    bench,
+    controller,
+    convert,
+    doctor,
+    gears,
+    inspect,
+    quality,
+    rollout,
+    say,
+    serve,
+    version,
+    voice,
+    voices,
+)
 
 app = typer.Typer(
     name="voxrepo",
@@ -38,7 +52,9 @@ app.command()(serve.stop)
 app.command()(say.say)
 app.command()(voices.voices)
 app.command()(convert.convert)
+app.command()(gears.gears)
 app.command()(inspect.inspect)
+app.command()(quality.quality)
 app.command()(doctor.doctor)
 app.command()(controller.controller)
 app.add_typer(voice.app, name="voice")

@@ -77,9 +77,18 @@ def add(
         bool, typer.Option("--transcribe", help="Let a recogniser listen too (extra 'asr'): error rates.")
     ] = False,
     engine: Annotated[Path | None, typer.Option("--engine", help="Another tritonserver than the wheel's.")] = None,
-    device: Annotated[Asked, typer.Option("--device", help="What graphs for an NPU run on: as in serve.")] = "auto",
+    device: Annotated[
+        Asked,
+        typer.Option(
+            "--device",
+            help="What graphs for an NPU are tried on. auto: an NPU; where none works they are refused.",
+        ),
+    ] = "auto",
     worker_python: Annotated[
         Path | None, typer.Option("--worker-python", help="Python of device workers.", show_default="this one")
+    ] = None,
+    emulator_settings: Annotated[
+        Path | None, typer.Option("--emulator-settings", help="As in serve; for an OM of another chip, say.")
     ] = None,
     root: RootOption = Path(),
     as_json: JsonOption = False,
@@ -97,7 +106,9 @@ def add(
     options = None
     if smoke:
         spec = read_voice(layout, ref.voice)
-        options = SmokeOptions(texts_for(spec, texts), engine, device, worker_python, transcribe)
+        options = SmokeOptions(
+            texts_for(spec, texts), engine, device, worker_python, emulator_settings, transcribe=transcribe
+        )
     elif texts is not None or transcribe:
         raise InvalidArgument("--texts and --transcribe say how the version is tried, and --no-smoke that it is not")
     request = AddRequest(ref, source, command_line(), graph, parse_pins(beside or []), note, options)

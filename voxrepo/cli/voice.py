@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from voxrepo.cli.output import JsonOption, RootOption, console, layout_of, print_json, shows_errors
+from voxrepo.cli.voice_create import create_command
 from voxrepo.importers.install import (
     ImportedVoice,
     PiperSource,
@@ -122,3 +123,6 @@ def _report(imported: ImportedVoice, as_json: bool) -> None:
     if imported.licence:
         where = imported.paths[0] / "stage.yaml"
         console.print(f"the licence of the weights is told in {where} (provenance); read it", soft_wrap=True)
+
+
+app.command(name="create")(create_command(_shown_progress))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 import onnx
 import onnxruntime as ort
 
-from voxrepo.convert.fixed_shapes import ShapeFinder, Shapes
+from voxrepo.convert.fixed_shapes import Shapes
 from voxrepo.convert.input_shape import VARIES
 from voxrepo.convert.onnx_graph import (
     MAX_ONNX_BYTES,
@@ -20,28 +21,29 @@ from voxrepo.convert.onnx_graph import (
     weights_bytes,
 )
 from voxrepo.convert.plan import ShapePlan
-from voxrepo.convert.refusal import BAD_ONNX, BAD_VALUE, OM_TOO_LARGE, AtcRefusal
+from voxrepo.convert.planned_shapes import planned_shapes
+from voxrepo.convert.precision.tiers import FP16, FP32, INT8, MIXED, parse_precision
+from voxrepo.convert.refusal import OM_TOO_LARGE, UNSOUND, AtcRefusal
 from voxrepo.convert.target import BuildRequest, BuiltGraph, BuiltTensor, Progress
 from voxrepo_contract import emulated_om
 from voxrepo_contract.emulated_om import GEAR_KINDS, RANGE, STATIC, OmHeader, OmTensor
 from voxrepo_contract.errors import ConfigError
 
-PRECISIONS = ("origin",)
+MODES = {FP32: "origin", FP16: "fp16", MIXED: "mixed_float16", INT8: "int8"}
+"""How the file names its precision: ATC's word for it, where ATC has one."""
 
 
 class EmulatorTarget:
     """See :class:`voxrepo.convert.target.Target`."""
 
     name = "emulator"
+    device: Literal["cpu", "npu"] = "npu"
+    suffix = ".om"
+    lowers_itself = False
 
     def check_precision(self, precision: str) -> None:
-        """Refuse all but ``origin``: the emulator computes in the graph's own precision."""
-        if precision not in PRECISIONS:
-            raise AtcRefusal(
-                BAD_VALUE,
-                f"--precision {precision!r}: the emulator computes in the graph's own precision; use origin. "
-                "Other precisions are made by a real device's compiler",
-            )
+        """Refuse what is no tier: the emulator runs graphs that were lowered before."""
+        parse_precision(precision)
 
     def tools(self) -> dict[str, str]:
         """Versions of voxrepo, onnx and onnxruntime."""
@@ -50,12 +52,10 @@ class EmulatorTarget:
     def build(self, request: BuildRequest, file: Path, progress: Progress) -> BuiltGraph:
         """Check the graph at every gear and write an emulated OM."""
         model, plan, soc = request.model, request.plan, request.soc
-        self.check_precision(request.precision)
-        check_operators(model)
+        precision = parse_precision(request.precision)
+        check_operators(model, quantised=precision == INT8)
         check_dtypes(model, soc)
-        if plan.kind == RANGE and not soc.properties().range_graphs:
-            raise AtcRefusal(BAD_VALUE, f"{soc.name} does not run graphs with ranges; give fixed sizes or gears")
-        shapes = _all_shapes(model, plan, progress)
+        shapes = planned_shapes(model, plan, soc, progress)
         header = _header(request, shapes)
         payload = _payload(model, plan)
         if len(payload) > MAX_ONNX_BYTES:
@@ -80,23 +80,6 @@ class EmulatorTarget:
         return emulated_om.read(file).onnx
 
 
-def _all_shapes(model: onnx.ModelProto, plan: ShapePlan, progress: Progress) -> list[Shapes]:
-    finder = ShapeFinder(model)
-    found: list[Shapes] = []
-    probes = plan.probes()
-    for number, sizes in enumerate(probes):
-        progress(f"checking shapes, {number + 1} of {len(probes)}", number / len(probes))
-        shapes = finder.at(sizes)
-        if plan.kind in GEAR_KINDS and shapes.dynamic:
-            raise AtcRefusal(
-                BAD_VALUE,
-                f"gears need a graph in which every size follows from those of the inputs, and the output of "
-                f"{shapes.dynamic} depends on values; move that step to the host, or use ranges",
-            )
-        found.append(shapes)
-    return found
-
-
 def _header(request: BuildRequest, shapes: Sequence[Shapes]) -> OmHeader:
     plan = request.plan
     inputs = tuple(
@@ -117,7 +100,7 @@ def _header(request: BuildRequest, shapes: Sequence[Shapes]) -> OmHeader:
         gears=plan.gears,
         outputs_by_gear=tuple(by_gear) if plan.kind in GEAR_KINDS else (),
         input_order=plan.input_order,
-        precision=request.precision,
+        precision=MODES[parse_precision(request.precision)],
         weights_bytes=weights_bytes(request.model),
         work_bytes=max(at.work_bytes for at in shapes),
         unbounded_outputs=depends or (plan.kind == RANGE and any(VARIES in t.dims for t in outputs) and not bounded),
@@ -133,7 +116,7 @@ def _output(name: str, dtype: str, shapes: Sequence[Shapes], plan: ShapePlan, bo
     found = [at.outputs[name] for at in shapes]
     if any(dims is None or len(dims) != len(found[0] or ()) for dims in found):
         raise AtcRefusal(
-            BAD_ONNX, f"the number of axes of the output {name!r} depends on values; give it a fixed number of axes"
+            UNSOUND, f"the number of axes of the output {name!r} depends on values; give it a fixed number of axes"
         )
     axes = [{dims[axis] for dims in found if dims is not None} for axis in range(len(found[0] or ()))]
     dims = tuple(next(iter(sizes)) or VARIES if len(sizes) == 1 else VARIES for sizes in axes)

@@ -17,7 +17,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, shape_inference
 
 from voxrepo.convert.onnx_graph import dtype_name
-from voxrepo.convert.refusal import BAD_ONNX, AtcRefusal
+from voxrepo.convert.refusal import UNSOUND, AtcRefusal
 from voxrepo_contract.emulated_om import ITEM_BYTES
 
 _LARGE_ELEMENTS = 4096
@@ -115,7 +115,7 @@ def _fold(model: onnx.ModelProto, sizes: Mapping[str, Sequence[int]]) -> onnx.Mo
         except Exception as error:  # the runtime has no public base class for its errors
             shown = "; ".join(f"{name}:{','.join(map(str, dims))}" for name, dims in sizes.items())
             reason = str(error).strip().splitlines()[0]
-            raise AtcRefusal(BAD_ONNX, f"the graph cannot be built at the sizes {shown}: {reason}") from error
+            raise AtcRefusal(UNSOUND, f"the graph cannot be built at the sizes {shown}: {reason}") from error
 
 
 def _work_bytes(model: onnx.ModelProto, known: Mapping[str, tuple[int | None, ...]], types: Mapping[str, int]) -> int:

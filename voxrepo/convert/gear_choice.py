@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from voxrepo.convert.call_cost import NPU_VOCODER
-from voxrepo.convert.gears import DEVICE_BATCHES, MAX_GEARS, Gear, aligned, propose_gears
+from voxrepo.convert.call_cost import NPU_VOCODER, Cost
+from voxrepo.convert.gear_planner import plan_gears
+from voxrepo.convert.gear_task import GearMemory, GearTask, Windows
+from voxrepo.convert.gears import DEVICE_BATCHES, MAX_GEARS, Gear, aligned
 from voxrepo.convert.records import LengthRecord
 from voxrepo.convert.refusal import TOO_MANY_GEARS, AtcRefusal
-from voxrepo.convert.window_gears import propose_window_gears
 from voxrepo_contract import emulated_om
 from voxrepo_contract.errors import InvalidArgument
+from voxrepo_contract.stage import GraphSpec
 from voxrepo_contract.tensors import SPEED_MIN
 
 BATCH, IDS, FRAMES = "batch", "ids", "frames"
@@ -22,6 +25,15 @@ AUTO = "auto"
 LIMITS = {"encoder": 4096, "decoder": 8192, "generator": 2048}
 """Largest batch x length. The generator's intermediate results take about 200 kB per frame, 400 MB at its limit; the
 others take a twentieth of that, and more rows would only make a short unit wait for a long one."""
+WORK_BYTES_PER_UNIT = {"encoder": 10_000, "decoder": 10_000, "generator": 200_000}
+"""Intermediate results per row and unit of length, as said above; a compiled graph knows its own."""
+
+_DTYPE_BYTES = {"INT64": 8, "FP32": 4, "INT32": 4, "FP16": 2, "INT16": 2, "INT8": 1, "UINT8": 1, "BOOL": 1}
+
+ONE_ROW_NOTE = (
+    "the vocoder reflects at its ends, and where a row ends decides what its whole call copies: its gears have batch "
+    "1, whatever --gears says, so windows are run one by one"
+)
 
 _LONGEST_MARGIN = 1.15
 _LONGEST_STEP = 512
@@ -69,6 +81,48 @@ def longest_frames(record: LengthRecord, longest_ids: int) -> int:
     return aligned(int(longest_ids * per_id / SPEED_MIN * _LONGEST_MARGIN), _LONGEST_STEP)
 
 
+def gear_task(
+    graph: str,
+    record: LengthRecord,
+    *,
+    longest: int,
+    overlap_frames: int = 0,
+    batches: Sequence[int] = DEVICE_BATCHES,
+    max_gears: int = MAX_GEARS,
+    cost: Cost = NPU_VOCODER,
+    memory: GearMemory | None = None,
+) -> GearTask:
+    """What gears of a graph are planned for; see :func:`choose_gears` and :class:`GearTask`."""
+    memory = memory or GearMemory()
+    limit = LIMITS[graph]
+    if graph == "generator":
+        windows = Windows(overlap_frames)
+        return GearTask(record.frames, cost, max_gears, batches, limit, windows=windows, memory=memory)
+    units = record.ids if graph == "encoder" else record.frames
+    units = tuple(length for length in units if length <= longest) or (longest,)
+    return GearTask(units, cost, max_gears, batches, limit, longest, memory=memory)
+
+
+def graph_memory(
+    graph: str, spec: GraphSpec, hop: int, weights_bytes: int, limit_bytes: int | None = None
+) -> GearMemory:
+    """Device memory of a graph by its tensors.
+
+    Args:
+        graph: ``encoder``, ``decoder`` or ``generator``.
+        spec: its tensors.
+        hop: samples per frame.
+        weights_bytes: of its file.
+        limit_bytes: that must not be exceeded.
+    """
+    sizes = {BATCH: 1, IDS: 1, FRAMES: 1, "samples": hop}
+    per_unit = 0
+    for tensor in (*spec.inputs, *spec.outputs):
+        elements = math.prod(dim if isinstance(dim, int) else sizes.get(dim, 1) for dim in tensor.dims)
+        per_unit += elements * _DTYPE_BYTES.get(tensor.dtype, 8)
+    return GearMemory(weights_bytes, per_unit, WORK_BYTES_PER_UNIT[graph], limit_bytes)
+
+
 def choose_gears(
     graph: str,
     request: GearRequest,
@@ -76,6 +130,7 @@ def choose_gears(
     *,
     longest: int,
     overlap_frames: int = 0,
+    one_row: bool = False,
 ) -> list[Gear]:
     """Gears of one graph of a stage.
 
@@ -85,24 +140,18 @@ def choose_gears(
         record: lengths of segments.
         longest: longest unit that must be possible; not for the generator, whose input is cut.
         overlap_frames: of the generator's windows.
+        one_row: the graph takes one row at a time, see ``ONE_ROW_NOTE``.
 
     Raises:
         AtcRefusal: more gears than a graph can have.
         InvalidArgument: the lengths do not suit the graph.
     """
     axis = IDS if graph == "encoder" else FRAMES
-    batches: Sequence[int] = request.sizes.get(BATCH, DEVICE_BATCHES)
+    batches: Sequence[int] = (1,) if one_row else request.sizes.get(BATCH, DEVICE_BATCHES)
     lengths = request.sizes.get(axis)
     if lengths is None:
-        if graph == "generator":
-            gears = propose_window_gears(
-                record.frames, overlap_frames, NPU_VOCODER, MAX_GEARS, batches, limit=LIMITS[graph]
-            )
-        else:
-            units = record.ids if axis == IDS else record.frames
-            units = tuple(length for length in units if length <= longest) or (longest,)
-            gears = propose_gears(units, NPU_VOCODER, MAX_GEARS, batches, limit=LIMITS[graph], longest=longest)
-        return gears
+        task = gear_task(graph, record, longest=longest, overlap_frames=overlap_frames, batches=batches)
+        return list(plan_gears(task).gears)
     if graph == "generator" and lengths[-1] <= 2 * overlap_frames:
         raise InvalidArgument(
             f"--gears: the longest window has {lengths[-1]} frames, and {2 * overlap_frames} of each window are "

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from voxrepo.convert.precision.tiers import FP32
 from voxrepo.convert.proof_cases import Array, Case, open_session
 from voxrepo.importers.onnx_run import run
 from voxrepo_contract.errors import ConversionRefused
@@ -15,6 +16,12 @@ from voxrepo_contract.stage import GraphSpec, GraphTensor
 
 TOLERANCE = 1e-3
 """Largest difference: absolute, of durations relative. Other kernels for another batch size make some 1e-4."""
+LOWERED_TOLERANCE = {"fp16": 0.1, "mixed": 0.1, "int8": 0.5}
+"""The same for lowered graphs, relative to the largest value of the output, of durations to themselves or one frame.
+
+There a difference of 1e-6 between kernels may tip a value over to the next step of a half or of an 8-bit number, and
+the layers after it pass that on. So padding is proved on the graph before it is lowered, with ``TOLERANCE``, and this
+is a guard against what lowering may have broken in the padding: a scale, a mask, a value that is not a number."""
 RELATIVE = frozenset({"durations"})
 """Outputs without a scale of their own: a duration has one frame or two hundred."""
 
@@ -32,13 +39,17 @@ class GearProof:
         gears: gears that were run; all of them.
         rows: rows compared.
         texts: texts that the rows come from.
-        max_diff: largest difference by output, see ``TOLERANCE``.
+        tolerance: what is allowed.
+        max_diff: largest difference by output, see ``TOLERANCE`` and ``LOWERED_TOLERANCE``.
+        lowered: the same of the lowered graph, where this one is of the graph before it was lowered.
     """
 
     texts: int
+    tolerance: float = TOLERANCE
     gears: int = 0
     rows: int = 0
     max_diff: dict[str, float] = field(default_factory=dict)
+    lowered: GearProof | None = None
 
     def note(self, output: str, difference: float) -> None:
         """Keep the largest difference of an output; what is not a number counts as infinite."""
@@ -51,8 +62,9 @@ class GearProof:
             "texts": self.texts,
             "gears": self.gears,
             "rows": self.rows,
-            "tolerance": TOLERANCE,
+            "tolerance": self.tolerance,
             "max_diff": {name: float(f"{value:.3g}") for name, value in self.max_diff.items()},
+            **({"lowered": self.lowered.table()} if self.lowered else {}),
         }
 
 
@@ -64,6 +76,7 @@ def prove_gears(
     cases: Sequence[Case],
     texts: int,
     progress: Callable[[str, float], None],
+    precision: str = FP32,
 ) -> GearProof:
     """Run every case in its smallest gear and every gear with cases that fit it, and compare.
 
@@ -78,12 +91,13 @@ def prove_gears(
         cases: none longer than the longest gear.
         texts: number of texts behind the cases.
         progress: is told a sentence and the share done.
+        precision: of the graph and of what made the outputs of the cases.
 
     Raises:
-        ConversionRefused: the graph does not run in a gear, or differs by more than ``TOLERANCE``.
+        ConversionRefused: the graph does not run in a gear, or differs by more than is allowed.
     """
     session = open_session(model)
-    proof = GearProof(texts)
+    proof = GearProof(texts, LOWERED_TOLERANCE.get(precision, TOLERANCE))
     ascending = sorted(cases, key=lambda case: case.sizes[length_axis])
     runs: list[tuple[Mapping[str, int], list[Case]]] = [
         (gear, _filling(gear, ascending, length_axis)) for gear in spec.gears
@@ -94,16 +108,61 @@ def prove_gears(
         feeds = {tensor.name: _padded(tensor, gear, rows) for tensor in spec.inputs}
         outputs = run(session, feeds, f"the {name} in gear {_shown(gear)}")
         for tensor in spec.outputs:
-            _compare(proof, name, gear, tensor, outputs[tensor.name], rows)
+            _compare(proof, name, gear, tensor, outputs[tensor.name], rows, scaled=precision in LOWERED_TOLERANCE)
         proof.rows += len(rows)
     proof.gears = len(spec.gears)
     worst = max(proof.max_diff, key=lambda output: proof.max_diff[output])
-    if not proof.max_diff[worst] <= TOLERANCE:
+    if not proof.max_diff[worst] <= proof.tolerance:
         raise ConversionRefused(
             f"the {name} in its gears is not the source: {worst!r} differs by {proof.max_diff[worst]:.2g}, at most "
-            f"{TOLERANCE:g} is allowed; the graph does not keep padding apart from true {length_axis}"
+            f"{proof.tolerance:g} is allowed; the graph does not keep padding apart from true {length_axis}"
         )
     return proof
+
+
+def prove_exact(
+    name: str, model: bytes, spec: GraphSpec, cases: Sequence[Case], texts: int, precision: str = FP32
+) -> GearProof:
+    """The same for a graph that takes any size: every case at its own length, and against the cases' outputs.
+
+    Raises:
+        ConversionRefused: the graph does not run, or differs by more than is allowed.
+    """
+    session = open_session(model)
+    proof = GearProof(texts, LOWERED_TOLERANCE.get(precision, TOLERANCE))
+    for case in cases:
+        outputs = run(session, case.inputs, f"the {name}")
+        for tensor in spec.outputs:
+            _compare(
+                proof, name, case.sizes, tensor, outputs[tensor.name], [case], scaled=precision in LOWERED_TOLERANCE
+            )
+    proof.rows = len(cases)
+    worst = max(proof.max_diff, key=lambda output: proof.max_diff[output])
+    if not proof.max_diff[worst] <= proof.tolerance:
+        raise ConversionRefused(
+            f"the {name} is not the source: {worst!r} differs by {proof.max_diff[worst]:.2g}, at most "
+            f"{proof.tolerance:g} is allowed"
+        )
+    return proof
+
+
+def one_batch(spec: GraphSpec, rows: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Inputs of the largest gear, filled with rows as far as they fit."""
+    gear = max(spec.gears, key=lambda sizes: (max(sizes.values()), sizes["batch"]))
+    full: dict[str, Array] = {}
+    for tensor in spec.inputs:
+        dims = [dim if isinstance(dim, int) else gear[dim] for dim in tensor.dims]
+        full[tensor.name] = np.zeros(dims, _NUMPY[tensor.dtype])
+    for row, values in enumerate(rows[-gear["batch"] :]):
+        for name, target in full.items():
+            # a generator's mask is not among its source's inputs
+            value = values.get(name)
+            value = np.ones((1, *target.shape[1:]), target.dtype) if value is None else value
+            sizes = [min(one, other) for one, other in zip(value.shape[1:], target.shape[1:], strict=True)]
+            target[_corner(row, sizes)] = value[0][tuple(slice(0, size) for size in sizes)]
+        if "lengths" in full:
+            full["lengths"][row] = min(int(values["lengths"][0]), gear.get("ids", int(values["lengths"][0])))
+    return full
 
 
 def _shown(gear: Mapping[str, int]) -> str:
@@ -141,6 +200,8 @@ def _compare(
     tensor: GraphTensor,
     value: Array,
     rows: Sequence[Case],
+    *,
+    scaled: bool,
 ) -> None:
     expected_shape = tuple(dim if isinstance(dim, int) else gear[dim] for dim in tensor.dims)
     if value.shape != expected_shape:
@@ -158,5 +219,7 @@ def _compare(
         got = value[_corner(row, reference.shape)].astype(np.float64)
         difference = np.abs(got - reference)
         if tensor.name in RELATIVE:
-            difference = difference / np.maximum(np.abs(reference), 1e-6)
+            difference = difference / np.maximum(np.abs(reference), 1.0 if scaled else 1e-6)
+        elif scaled:
+            difference = difference / max(float(np.abs(reference).max(initial=0.0)), 1e-6)
         proof.note(tensor.name, float(np.max(difference, initial=0.0)))

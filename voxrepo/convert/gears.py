@@ -33,7 +33,7 @@ PADDING_PRICE = 10.0
 _POOL_SIZES = (1, 2, 4, 8, 16, 32)
 _UNITS_PER_POOL_SIZE = 64
 _SEED = 1
-_CROWD = 8
+CROWD = 8
 """Units of a pool from which on its padding counts."""
 _LADDER_GAP = 1.5
 """The last step before the longest length is at least by this factor below it."""
@@ -129,10 +129,12 @@ def pack_units(lengths: Sequence[int], gears: Sequence[Gear], cost: Cost) -> Pac
     Raises:
         ValueError: a unit is longer than every gear.
     """
-    return _Packer(gears, cost).pack(lengths)
+    return Packer(gears, cost).pack(lengths)
 
 
-class _Packer:
+class Packer:
+    """Packs units into calls of some gears; what it has worked out for the gears it keeps."""
+
     def __init__(self, gears: Sequence[Gear], cost: Cost) -> None:
         self._tops = sorted({gear.length for gear in gears})
         priced = [(cost.seconds(g.batch, g.length), g.batch * g.length, g) for g in sorted(gears)]
@@ -146,6 +148,7 @@ class _Packer:
             self._calls.append([(rows, *call) for rows, call in by_rows.items() if call[0] < float("inf")])
 
     def pack(self, lengths: Sequence[int]) -> Packed:
+        """See :func:`pack_units`."""
         if lengths and max(lengths) > self._tops[-1]:
             raise ValueError(f"a unit of {max(lengths)} is longer than the longest gear, {self._tops[-1]}")
         best: list[tuple[float, int]] = [(0.0, 0)]
@@ -159,7 +162,7 @@ class _Packer:
         return Packed(*best[-1])
 
 
-def _pools(lengths: Sequence[int]) -> list[list[int]]:
+def pools_of(lengths: Sequence[int]) -> list[list[int]]:
     """Seeded pools of 1 to 32 units, as many units for each size: a server is lonely at times and crowded at others."""
     generator = random.Random(_SEED)
     return [
@@ -171,12 +174,12 @@ def _pools(lengths: Sequence[int]) -> list[list[int]]:
 
 def _price(gears: Sequence[Gear], pools: Sequence[Sequence[int]], cost: Cost) -> float:
     """Time of all pools, dearer where crowded ones are padded beyond ``MAX_PADDING``."""
-    packer = _Packer(gears, cost)
+    packer = Packer(gears, cost)
     seconds = padded = real = 0.0
     for pool in pools:
         packed = packer.pack(pool)
         seconds += packed.seconds
-        if len(pool) >= _CROWD:
+        if len(pool) >= CROWD:
             padded += packed.work
             real += sum(pool)
     return seconds * (1 + PADDING_PRICE * max(0.0, padded / real - MAX_PADDING if real else 0.0))
@@ -209,7 +212,22 @@ def propose_gears(
     Raises:
         ValueError: an argument is out of its range.
     """
-    record = _record(lengths, align)
+    return proposals(lengths, cost, max_gears, batches, limit=limit, longest=longest, align=align, least=max_gears)[0]
+
+
+def proposals(
+    lengths: Sequence[int],
+    cost: Cost,
+    max_gears: int = MAX_GEARS,
+    batches: Sequence[int] = DEVICE_BATCHES,
+    *,
+    limit: int | None = None,
+    longest: int | None = None,
+    align: int = ALIGN,
+    least: int = 1,
+) -> list[list[Gear]]:
+    """What :func:`propose_gears` gives, and smaller plans that came of it, down to ``least`` gears."""
+    record = aligned_record(lengths, align)
     longest = aligned(max(longest or 1, record[-1]), align)
     ladder = _ladder(record[-1], longest)
 
@@ -217,7 +235,7 @@ def propose_gears(
         beyond = ladder[max(0, len(ladder) + 1 - count) :] if count > 1 else []
         return [*best_lengths(record, count - len(beyond), unit_s, record[-1] if beyond else longest), *beyond]
 
-    return choose(lengths_for, lambda tops: record, record[-1], cost, max_gears, batches, limit, keep=ladder)
+    return shrink(lengths_for, lambda tops: record, record[-1], cost, max_gears, batches, limit, ladder, least)
 
 
 def _ladder(recorded: int, longest: int) -> list[int]:
@@ -235,7 +253,7 @@ def _ladder(recorded: int, longest: int) -> list[int]:
     return [*steps, longest]
 
 
-def choose(
+def shrink(
     lengths_for: Callable[[int, Callable[[int], float]], list[int]],
     units_for: Callable[[Sequence[int]], Sequence[int]],
     recorded: int,
@@ -244,8 +262,11 @@ def choose(
     batches: Sequence[int],
     limit: int | None,
     keep: Sequence[int] = (),
-) -> list[Gear]:
-    """Give up gears until few enough are left; see the module.
+    least: int = 1,
+) -> list[list[Gear]]:
+    """Plans of falling size, each of which gives up one gear of the one before: that which is missed least.
+
+    See the module. Not exact: a gear that was given up early is not tried again later.
 
     Args:
         lengths_for: gear lengths, ascending, for a number of lengths and a time per unit by length.
@@ -257,6 +278,10 @@ def choose(
         limit: largest batch x length.
         keep: lengths that stay with batch 1, besides the longest, if they are among them; as far as ``max_gears``
             allows.
+        least: number of gears to stop at.
+
+    Returns:
+        Plans of at most ``max_gears`` down to ``least`` gears, or down to what must stay.
     """
     if max_gears < 1 or any(batch < 1 for batch in batches):
         raise ValueError(f"cannot propose {max_gears} gears of the batch sizes {list(batches)}")
@@ -272,15 +297,23 @@ def choose(
     tops = lengths_for(max(1, min(max_gears, _START * max_gears // len(sizes))), unit_s)
     gears = [Gear(batch, top) for top in tops for batch in allowed(top)]
     kept = {Gear(1, top) for top in [tops[-1], *(top for top in keep if top in tops[:-1])][:max_gears]}
-    while len(gears) > max_gears:
+    plans = [] if len(gears) > max_gears else [sorted(gears)]
+    while len(gears) > max(least, len(kept)):
         # windows are cut to the lengths that exist, so the pools follow the gears
-        pools = _pools(units_for(sorted({gear.length for gear in gears})))
+        pools = pools_of(units_for(sorted({gear.length for gear in gears})))
         rest = {gear: [other for other in gears if other != gear] for gear in gears if gear not in kept}
         gears = rest[min(rest, key=lambda gear: (_price(rest[gear], pools, cost), gear))]
-    return sorted(gears)
+        if len(gears) <= max_gears:
+            plans.append(sorted(gears))
+    return plans
 
 
-def _record(lengths: Sequence[int], align: int) -> list[int]:
+def aligned_record(lengths: Sequence[int], align: int) -> list[int]:
+    """The lengths of a record as multiples of ``align``, ascending.
+
+    Raises:
+        ValueError: there are none, or one is not positive.
+    """
     if not lengths or min(lengths) < 1 or align < 1:
         raise ValueError("a record of lengths needs at least one, all of them positive")
     return sorted(aligned(length, align) for length in lengths)

@@ -6,9 +6,9 @@ import re
 
 from voxrepo.convert.refusal import (
     BAD_VALUE,
-    GEAR_COUNT,
     GEAR_NOT_POSITIVE,
     GEAR_TWICE,
+    GEARS_UNEVEN,
     SYNTAX,
     TOO_FEW_GEARS,
     TOO_MANY_GEARS,
@@ -100,7 +100,7 @@ def parse_dims_gears(text: str) -> tuple[tuple[int, ...], ...]:
     uneven = next((gear for gear in gears if len(gear) != len(gears[0])), None)
     if uneven is not None:
         raise AtcRefusal(
-            GEAR_COUNT, f"{flag}: the gear {_joined(gears[0])} has {len(gears[0])} sizes and {_joined(uneven)} "
+            GEARS_UNEVEN, f"{flag}: the gear {_joined(gears[0])} has {len(gears[0])} sizes and {_joined(uneven)} "
             f"has {len(uneven)}; every gear needs one size for each -1 of --input-shape"
         )  # fmt: skip
     _check_gears(gears, flag)

@@ -3,75 +3,81 @@
 At the true end of a sequence every convolution sees zeros. Padding with zero frames is not the same: after the first
 bias the padding is not zero any more, and its sound reaches back over the last frames. So the graph gets an input
 ``mask``, 1 on true frames and 0 on padding, with which the data of every convolution that looks beyond its own position
-is multiplied, at the resolution of that place. Then padding is a true end, to the bit as far as kernels allow.
+is multiplied, at the resolution of that place. Then padding is a true end, to the bit as far as kernels allow. Where
+the generator pads by reflection, true positions are mirrored at the true end (:mod:`voxrepo.convert.reflection`), and
+the graph takes one row.
 
 Everything is found by what the nodes do; names mean nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
+from voxrepo.convert.graph_parts import GraphParts
+from voxrepo.convert.reflection import MIN_OPSET, Reflections, is_reflection
 from voxrepo.importers.graph import Graph, attribute, normalise
 from voxrepo.importers.receptive_field import receptive_field
 from voxrepo_contract.errors import ConversionRefused
 
 MASK = "mask"
 _SPATIAL_AXIS = 2
+_WAY_OUT = "leave this vocoder on the CPU and convert the voice's acoustic stage only"
 
 
 def add_mask(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same generator with a further input ``mask`` FP32 [batch, 1, frames].
+    """The same generator with a further input ``mask`` FP32 [batch, 1, frames]; true frames come first in a row.
 
     Args:
         model: one input [batch, C, frames] and one output [batch, 1, samples], with convolutions over the last axis,
-            transposed convolutions that multiply its length, and pointwise operators. It is not changed.
+            transposed convolutions that multiply its length, zeros or reflections around them, and pointwise
+            operators. It is not changed.
 
     Raises:
         ConversionRefused: the graph has something through which padding could reach true frames.
     """
     graph = normalise(model)
     features, audio = _ends(graph, model)
-    if graph.of_type("Pad"):
-        raise ConversionRefused(
-            "the generator puts reflections around its ends, which a mask cannot place inside a gear; leave this "
-            "vocoder on the CPU and convert the voice's acoustic stage only"
-        )
+    pads = {node.output[0]: _pad(graph, node) for node in graph.of_type("Pad")}
     receptive_field(graph, features, audio)  # refuses operators whose reach along time is not known
-    scales = _scales(graph, features, audio)
-    names = _Names(graph)
-    masks = _Masks(names)
+    extents = _extents(graph, pads, features, audio)
+    parts = GraphParts(graph, "mask")
+    masks, reflections = _Masks(parts), Reflections(parts, MASK, graph.opset)
     nodes: list[onnx.NodeProto] = []
     masked: dict[str, str] = {}
 
     def behind_mask(tensor: str) -> str:
         if tensor not in masked:
-            made, name = masks.at(scales[tensor])
+            made, name = masks.at(extents[tensor].scale)
             nodes.extend(made)
-            masked[tensor] = names.new("masked")
+            masked[tensor] = parts.name("masked")
             nodes.append(helper.make_node("Mul", [tensor, name], [masked[tensor]], name=masked[tensor]))
         return masked[tensor]
 
     for original in graph.nodes:
         node = onnx.NodeProto()
         node.CopyFrom(original)
-        if _looks_around(graph, node):
+        pad, extent = pads.get(node.output[0]), extents.get(node.input[0]) if node.input else None
+        if extent is not None and pad is not None and pad.reflects:
+            nodes.extend(reflections.pad(node, extent.scale, pad.before, pad.after))
+            continue
+        # where a pad went before, it has seen to what lies around
+        if extent is not None and not extent.around and (pad is not None or _looks_around(graph, node)):
             node.input[0] = behind_mask(node.input[0])
         nodes.append(node)
-    final = names.new("unmasked")
+    final = parts.name("unmasked")
     for node in nodes:
         for field in (node.input, node.output):
             for index, name in enumerate(field):
                 if name == audio:
                     field[index] = final
-    made, name = masks.at(scales[audio])
+    made, name = masks.at(extents[audio].scale)
     nodes.extend(made)
-    nodes.append(helper.make_node("Mul", [final, name], [audio], name=names.new("masked")))
-    return _rebuilt(model, graph, nodes, masks.constants, features)
+    nodes.append(helper.make_node("Mul", [final, name], [audio], name=parts.name("masked")))
+    return _rebuilt(model, graph, nodes, parts.constants, features)
 
 
 def _ends(graph: Graph, model: onnx.ModelProto) -> tuple[str, str]:
@@ -99,47 +105,108 @@ def _one(node: onnx.NodeProto, name: str, default: int) -> int:
     return default if value is None else int(value[0])
 
 
-def _factor(graph: Graph, node: onnx.NodeProto) -> int:
+@dataclass(frozen=True)
+class _Pad:
+    """What a Pad node puts around the length."""
+
+    before: int
+    after: int
+    reflects: bool
+
+
+def _pad(graph: Graph, node: onnx.NodeProto) -> _Pad:
+    amounts = graph.constant(node.input[1]) if len(node.input) > 1 else None
+    if amounts is None or amounts.shape != (2 * (_SPATIAL_AXIS + 1),) or len(node.input) > 3:
+        raise ConversionRefused(
+            f"the generator has a Pad node whose amounts are not six constants (operator set {graph.opset}); export it "
+            f"with opset_version=15, or {_WAY_OUT}"
+        )
+    before, after = int(amounts[_SPATIAL_AXIS]), int(amounts[-1])
+    if is_reflection(node):
+        if graph.opset < MIN_OPSET:
+            raise ConversionRefused(
+                f"the generator reflects at its ends and uses operator set {graph.opset}; the places to copy from are "
+                f"computed with whole numbers, for which {MIN_OPSET} is needed; export it with opset_version=15"
+            )
+        return _Pad(before, after, True)
+    mode = attribute(node, "mode", b"constant").decode()
+    filled = len(node.input) > 2 and node.input[2] and graph.scalar(node.input[2]) != 0
+    if mode != "constant" or filled:
+        how = "a value other than zero" if mode == "constant" else f"the mode {mode!r}"
+        raise ConversionRefused(
+            f"the generator has a Pad node with {how}, which is not known to end where the sequence does; {_WAY_OUT}"
+        )
+    return _Pad(before, after, False)
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """Length of a tensor: ``frames * scale + around``, of which the last are what pads put around the sequence."""
+
+    scale: int
+    around: int = 0
+
+
+def _behind_conv(graph: Graph, node: onnx.NodeProto, extent: _Extent) -> _Extent:
     """By how much a convolution multiplies the length; it must be exact, or frames would shift against the mask."""
     kernel = int(graph.constants[node.input[1]].dims[_SPATIAL_AXIS])
     stride, dilation = _one(node, "strides", 1), _one(node, "dilations", 1)
     padding = sum(attribute(node, "pads", [0, 0]))
     span = dilation * (kernel - 1)
     if node.op_type == "Conv":
-        if stride != 1 or span != padding:
+        if extent.around and padding:
+            raise ConversionRefused(_PADDED_TWICE.format(node.op_type))
+        left = extent.around + padding - span
+        if stride != 1 or left < 0 or (left and not extent.around):
+            behind = f" behind pads of {extent.around}" if extent.around else ""
             raise ConversionRefused(
                 f"the generator has a Conv of kernel {kernel}, dilation {dilation}, stride {stride} and padding "
-                f"{padding}, which changes the length; the mask would not fit behind it"
+                f"{padding}{behind}, which changes the length; the mask would not fit behind it"
             )
-        return 1
+        return replace(extent, around=left)
+    if extent.around:
+        raise ConversionRefused(_PADDED_TWICE.format(node.op_type))
     extra = span + 1 + _one(node, "output_padding", 0) - padding
     if extra != stride:
         raise ConversionRefused(
             f"the generator has a ConvTranspose of kernel {kernel}, stride {stride} and padding {padding}, whose "
             f"output is not {stride} times as long as its input; the mask would not fit behind it"
         )
-    return stride
+    return _Extent(extent.scale * stride)
 
 
-def _scales(graph: Graph, features: str, audio: str) -> dict[str, int]:
-    """Positions per frame of every tensor computed from ``features``."""
-    scales = {features: 1}
+_PADDED_TWICE = (
+    "the generator has a {} behind a Pad node that it should have followed up with a convolution without padding; "
+    "where the sequence ends inside is not known, " + _WAY_OUT
+)
+
+
+def _extents(graph: Graph, pads: dict[str, _Pad], features: str, audio: str) -> dict[str, _Extent]:
+    """Length of every tensor computed from ``features``."""
+    extents = {features: _Extent(1)}
     for node in graph.nodes:
-        inputs = [name for name in node.input if name in scales]
+        inputs = [name for name in node.input if name in extents]
         if not inputs:
             continue
-        found = {scales[name] for name in inputs}
+        found = {extents[name] for name in inputs}
         if len(found) > 1:
             raise ConversionRefused(f"the generator joins tensors of different resolution in a {node.op_type} node")
-        scale = found.pop()
-        if node.op_type in {"Conv", "ConvTranspose"}:
-            scale *= _factor(graph, node)
+        extent = found.pop()
+        pad = pads.get(node.output[0])
+        if pad is not None:
+            if extent.around:
+                raise ConversionRefused(_PADDED_TWICE.format(node.op_type))
+            extent = replace(extent, around=pad.before + pad.after)
+        elif node.op_type in {"Conv", "ConvTranspose"}:
+            extent = _behind_conv(graph, node, extent)
         else:
             _check_constants(graph, node)
-        scales.update(dict.fromkeys((name for name in node.output if name), scale))
-    if audio not in scales:
+        extents.update(dict.fromkeys((name for name in node.output if name), extent))
+    if audio not in extents:
         raise ConversionRefused("the generator's output does not depend on its input")
-    return scales
+    if extents[audio].around:
+        raise ConversionRefused("the generator's output is longer than its frames; the mask would not fit it")
+    return extents
 
 
 def _check_constants(graph: Graph, node: onnx.NodeProto) -> None:
@@ -152,41 +219,23 @@ def _check_constants(graph: Graph, node: onnx.NodeProto) -> None:
             )
 
 
-class _Names:
-    """Names that are not taken."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._fresh: dict[str, Iterator[str]] = {}
-
-    def new(self, stem: str) -> str:
-        if stem not in self._fresh:
-            self._fresh[stem] = self._graph.fresh_names(f"mask_{stem}")
-        return next(self._fresh[stem])
-
-
 class _Masks:
     """The mask at every resolution that is needed, each made once by repeating every frame."""
 
-    def __init__(self, names: _Names) -> None:
-        self._names = names
+    def __init__(self, parts: GraphParts) -> None:
+        self._parts = parts
         self._made = {1: MASK}
-        self.constants: list[TensorProto] = []
-
-    def _constant(self, values: list[int]) -> str:
-        name = self._names.new("constant")
-        self.constants.append(numpy_helper.from_array(np.array(values, np.int64), name))
-        return name
 
     def at(self, scale: int) -> tuple[list[onnx.NodeProto], str]:
         """Nodes to add, if it was not there before, and the name of the mask [batch, 1, frames * scale]."""
         if scale in self._made:
             return [], self._made[scale]
-        column, repeated, flat = (self._names.new(stem) for stem in ("column", "repeated", f"x{scale}"))
+        column, repeated, flat = (self._parts.name(stem) for stem in ("column", "repeated", f"x{scale}"))
+        constant = self._parts.constant
         nodes = [
-            helper.make_node("Reshape", [MASK, self._constant([0, 1, -1, 1])], [column], name=column),
-            helper.make_node("Tile", [column, self._constant([1, 1, 1, scale])], [repeated], name=repeated),
-            helper.make_node("Reshape", [repeated, self._constant([0, 1, -1])], [flat], name=flat),
+            helper.make_node("Reshape", [MASK, constant([0, 1, -1, 1])], [column], name=column),
+            helper.make_node("Tile", [column, constant([1, 1, 1, scale])], [repeated], name=repeated),
+            helper.make_node("Reshape", [repeated, constant([0, 1, -1])], [flat], name=flat),
         ]
         self._made[scale] = flat
         return nodes, flat

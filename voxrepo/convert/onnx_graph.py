@@ -12,7 +12,7 @@ from onnx import TensorProto, shape_inference
 from pydantic import Field
 
 from voxrepo.convert.plan import GraphInput
-from voxrepo.convert.refusal import BAD_ONNX, NO_KERNEL, NO_PARSER, NOT_LOADABLE, AtcRefusal
+from voxrepo.convert.refusal import NO_KERNEL, NO_NODES, NO_PARSER, NOT_LOADABLE, UNSOUND, AtcRefusal
 from voxrepo.convert.soc import Soc
 from voxrepo_contract import onnx_tensors, yamlfile
 from voxrepo_contract.errors import ConfigError
@@ -89,13 +89,16 @@ def read_onnx(file: Path) -> onnx.ModelProto:
         raise AtcRefusal(
             NOT_LOADABLE, f"{file}: its weights are in a separate file that cannot be read ({error}); keep it beside it"
         ) from error
+    if model.graph.sparse_initializer:
+        name = model.graph.sparse_initializer[0].values.name
+        raise AtcRefusal(UNSOUND, f"{file}: the constant {name!r} is stored sparsely; export it as a dense tensor")
     if model.ByteSize() > MAX_ONNX_BYTES:
         raise AtcRefusal(NOT_LOADABLE, f"{file}: with its external data it exceeds 2 GB; split the model")
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
         reason = str(error).strip().splitlines()[0]
-        raise AtcRefusal(BAD_ONNX, f"{file}: not a sound ONNX model ({reason}); export it again") from error
+        raise AtcRefusal(UNSOUND, f"{file}: not a sound ONNX model ({reason}); export it again") from error
     return model
 
 
@@ -112,7 +115,7 @@ def graph_inputs(model: onnx.ModelProto) -> list[GraphInput]:
             continue
         if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
             raise AtcRefusal(
-                BAD_ONNX, f"the input {value.name!r} is not a tensor of a known number of axes; export the graph again"
+                UNSOUND, f"the input {value.name!r} is not a tensor of a known number of axes; export the graph again"
             )
         dims = tuple(
             dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
@@ -120,12 +123,20 @@ def graph_inputs(model: onnx.ModelProto) -> list[GraphInput]:
         )
         found.append(GraphInput(value.name, dtype_name(value.type.tensor_type.elem_type), dims))
     if not found:
-        raise AtcRefusal(BAD_ONNX, "the graph has no inputs, so it computes a constant; nothing is left to run")
+        raise AtcRefusal(NO_NODES, "the graph has no inputs, so it computes a constant; nothing is left to run")
     return found
 
 
-def check_operators(model: onnx.ModelProto) -> None:
+QUANTISED_BY_US = frozenset({"QuantizeLinear", "DequantizeLinear"})
+"""In an emulated 8-bit graph these stand for what Ascend's own tool (AMCT) puts around the layers it quantises."""
+
+
+def check_operators(model: onnx.ModelProto, *, quantised: bool = False) -> None:
     """Refuse operator sets and operators that ATC has no parser for.
+
+    Args:
+        model: the graph.
+        quantised: it was quantised here, so that the operators in ``QUANTISED_BY_US`` are no export's.
 
     Raises:
         AtcRefusal: E19010, with what replaces the operator.
@@ -141,7 +152,9 @@ def check_operators(model: onnx.ModelProto) -> None:
         )
     local = {(function.domain, function.name) for function in model.functions}
     for node in _all_nodes(model.graph):
-        if node.domain in {"", "ai.onnx"} and node.op_type in known.operators:
+        if node.domain in {"", "ai.onnx"} and (
+            node.op_type in known.operators or (quantised and node.op_type in QUANTISED_BY_US)
+        ):
             continue
         domain = node.domain or "ai.onnx"
         advice = (

@@ -18,9 +18,11 @@ from voxrepo.convert.refusal import (
     BATCH_GEARS_ELSEWHERE,
     DYNAMIC_FLAGS_CLASH,
     FLAGS_EXCLUDE,
-    GEAR_COUNT,
+    GEAR_TOO_SHORT,
+    GEAR_UNLIKE,
     NO_GEARS,
     NOT_IN_GRAPH,
+    NOTHING_TO_FILL,
     RANK,
     AtcRefusal,
 )
@@ -117,11 +119,12 @@ def _plan(inputs: Sequence[GraphInput], flags: ShapeFlags) -> ShapePlan:
     if flags.dynamic_batch is not None or flags.dynamic_dims is not None:
         if ranged:
             raise AtcRefusal(
-                FLAGS_EXCLUDE, "--input-shape has ranges (~) and there are gears too; keep the ranges or the gears"
+                NOTHING_TO_FILL, "--input-shape has ranges (~) and there are gears too; keep the ranges or the gears"
             )
         if not placeholders:
             raise AtcRefusal(
-                GEAR_COUNT, "gears are given, but --input-shape has no -1 for them to fill; write -1 where sizes vary"
+                NOTHING_TO_FILL,
+                "gears are given, but --input-shape has no -1 for them to fill; write -1 where sizes vary",
             )
         return _geared(shapes, order, placeholders, flags)
     if ranged or flags.input_shape_range is not None:
@@ -165,7 +168,7 @@ def _check_flags(flags: ShapeFlags) -> None:
     if flags.input_shape is not None and flags.input_shape_range is not None:
         raise AtcRefusal(FLAGS_EXCLUDE, "--input-shape and --input-shape-range exclude each other; keep --input-shape")
     if flags.input_shape_range is not None and (flags.dynamic_batch is not None or flags.dynamic_dims is not None):
-        raise AtcRefusal(FLAGS_EXCLUDE, "--input-shape-range and gears exclude each other; keep one")
+        raise AtcRefusal(DYNAMIC_FLAGS_CLASH, "--input-shape-range and gears exclude each other; keep one")
     if flags.dynamic_dims is not None and flags.input_shape is None:
         raise AtcRefusal(
             FLAGS_EXCLUDE, '--dynamic-dims needs --input-shape with -1 where sizes vary, such as "x:1,-1;m:1,-1"'
@@ -249,7 +252,7 @@ def _geared(
         kind = DIMS_GEARS
         if len(fills[0]) != len(placeholders):
             raise AtcRefusal(
-                GEAR_COUNT,
+                GEAR_TOO_SHORT if len(placeholders) > len(fills[0]) else GEAR_UNLIKE,
                 f"--dynamic-dims has {len(fills[0])} sizes per gear and --input-shape has {len(placeholders)} -1; "
                 "they are filled in its order, one size for each",
             )

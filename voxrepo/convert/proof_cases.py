@@ -54,8 +54,17 @@ def open_session(model: str | bytes) -> ort.InferenceSession:
         raise ConversionRefused(f"the graph cannot be loaded for the proof: {error}") from error
 
 
-def texts_of(front_end_dir: Path, front_end: TextFrontendStage, speakers: int) -> list[ProofText]:
-    """Ten texts from the voice's own phonemes.
+def texts_of(
+    front_end_dir: Path, front_end: TextFrontendStage, speakers: int, *, skip: int = 0, count: int = TEXTS
+) -> list[ProofText]:
+    """Texts from the voice's own phonemes, ten if not said otherwise.
+
+    Args:
+        front_end_dir: version of the text front end.
+        front_end: its ``stage.yaml``.
+        speakers: of the voice.
+        skip: texts to leave out before the first.
+        count: number of texts.
 
     Raises:
         ConfigError: the phoneme table is missing or of another form.
@@ -65,7 +74,7 @@ def texts_of(front_end_dir: Path, front_end: TextFrontendStage, speakers: int) -
         data = json.loads(file.read_text(encoding="utf-8"))
         table = dict(data["phonemes"])
         if front_end.options.phonemizer == "pinyin":
-            return list(islice(mandarin_proof_texts(table), TEXTS))
+            return list(islice(mandarin_proof_texts(table), skip, skip + count))
         marks = {mark: table[data[key]] for mark, key in ((BOS, "bos"), (EOS, "eos"), (PAD, "pad"))}
     except KeyError as error:
         raise ConfigError(f"the phoneme table of the voice lacks {error}; import the voice again", file=file) from error
@@ -73,7 +82,7 @@ def texts_of(front_end_dir: Path, front_end: TextFrontendStage, speakers: int) -
         raise ConfigError(
             f"the phoneme table of the voice cannot be read for the proof: {error!r}", file=file
         ) from error
-    return list(islice(proof_texts({**table, **marks}, speakers), TEXTS))
+    return list(islice(proof_texts({**table, **marks}, speakers), skip, skip + count))
 
 
 class Speaker:
@@ -167,16 +176,36 @@ def decoder_pieces(source: StageSource, cases: Sequence[Case], longest: int) -> 
     ]
 
 
+def feature_parts(features: Array, longest: int, least: int) -> list[Array]:
+    """Features [1, C, frames] in parts of ``least`` to ``longest`` frames.
+
+    The last part begins earlier if it would be too short; features that are too short as a whole are lengthened by
+    their last frame, as the ``windowed`` program does.
+    """
+    missing = max(0, least - features.shape[2])
+    features = np.concatenate([features, np.repeat(features[:, :, -1:], missing, axis=2)], axis=2)
+    frames = features.shape[2]
+    starts = [min(start, frames - least) for start in range(0, frames, longest)]
+    return [np.ascontiguousarray(features[:, :, start : start + longest]) for start in starts]
+
+
 def generator_cases(source: StageSource, spoken: Sequence[Case], longest: int) -> list[Case]:
-    """Features of the decoder, in parts that fit the longest window, each run by the source at its own length."""
+    """Features of the decoder, in parts that fit the longest window, each run by the source at its own length.
+
+    Where the source needs a least number of frames, there are parts of that length and just above too, where everything
+    is near an end.
+    """
     assert isinstance(source.spec, WindowedStage) and source.spec.interface.hop_length_samples is not None
     hop = source.spec.interface.hop_length_samples
     session = open_session(str(source.graph_file("generator")))
+    least = min(source.spec.options.min_frames, longest)
     cases: list[Case] = []
-    for case in spoken:
+    for number, case in enumerate(spoken):
         features = case.outputs["features"]
-        for start in range(0, features.shape[2], longest):
-            part = np.ascontiguousarray(features[:, :, start : start + longest])
+        parts = feature_parts(features, longest, least)
+        if least > 1 and features.shape[2] > least:
+            parts.append(np.ascontiguousarray(features[:, :, -min(least + number, longest) :]))
+        for part in parts:
             frames = part.shape[2]
             outputs = run(session, {"features": part}, "the generator of the source version")
             inputs = {"features": part, "mask": np.ones((1, 1, frames), dtype=np.float32)}

@@ -8,22 +8,28 @@ BAD_VALUE = "E10001"
 SYNTAX = "E10002"
 DYNAMIC_FLAGS_CLASH = "E10009"
 NO_GEARS = "E10011"
-BATCH_GEARS_ELSEWHERE = "E10012"
+BATCH_GEARS_ELSEWHERE = "E10018"
 NOT_IN_GRAPH = "E10016"
 TOO_FEW_GEARS = "E10035"
 TOO_MANY_GEARS = "E10036"
-GEAR_COUNT = "E10037"
+GEARS_UNEVEN = "E10037"
 GEAR_NOT_POSITIVE = "E10038"
 GEAR_TWICE = "E10039"
+NOTHING_TO_FILL = "E10040"
 NOT_LOADABLE = "E10041"
+GEAR_TOO_SHORT = "E10045"
+GEAR_UNLIKE = "E10046"
 FLAGS_EXCLUDE = "E10047"
 RANK = "E10049"
 OM_TOO_LARGE = "E13023"
-BAD_ONNX = "E16002"
+NO_NODES = "E16001"
 NO_PARSER = "E19010"
+UNSOUND = "E19999"
 NO_KERNEL = "EZ3003"
-"""The codes as Ascend's documentation lists them. It gives E10035 to E10039 as one family (number of gears); which of
-them means which is our reading."""
+"""The codes and their meaning as the graph engine's public table of errors has them. It has none for a graph that
+contradicts itself: its ONNX parser and its shape inference report an inner error (``UNSOUND``). Of a gear with another
+number of sizes than there are -1, the table knows too few of them (``GEAR_TOO_SHORT``); that one with too many has the
+neighbouring code is our reading."""
 
 
 class AtcRefusal(InvalidArgument):

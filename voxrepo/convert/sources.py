@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from voxrepo.convert.precision.tiers import ALIASES, FP32
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.voice import VoiceSpec
 from voxrepo_contract.errors import ConfigError, InvalidArgument, NotFound
@@ -85,16 +86,24 @@ def find_source(layout: Layout, spec: VoiceSpec, stage: str, version: int | None
             they were made.
     """
     number = version if version is not None else spec.versions[stage]
-    for _ in range(2):
+    for _ in range(3):
         folder = layout.version_dir(stage_model_name(spec.voice, stage), number)
         if not folder.is_dir():
             raise NotFound(f"{folder.parent.name} has no version {number} ({folder} is missing)")
         found = read_stage(folder)
-        if all(graph.device == "cpu" for graph in found.graphs.values()) and found.graphs:
+        note: Any = found.provenance.get(PROVENANCE_KEY)
+        tier = note.get("precision") if isinstance(note, dict) else None
+        lowered = tier not in {None, FP32, *ALIASES}
+        if all(graph.device == "cpu" for graph in found.graphs.values()) and found.graphs and not lowered:
             verify_files(folder, found)
             return StageSource(stage, number, folder, found)
-        note: Any = found.provenance.get(PROVENANCE_KEY)
         before = note.get("source_version") if isinstance(note, dict) else None
+        if version is not None and lowered and isinstance(before, int):
+            raise ConfigError(
+                f"its graphs were lowered to {tier} already; convert from {folder.parent.name}@{before}, which they "
+                "were made from",
+                file=folder / STAGE_FILE,
+            )
         if version is not None or not isinstance(before, int):
             raise ConfigError(
                 "its graphs are made for a device already; name a version with device: cpu to convert from, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import onnx
 
@@ -31,8 +31,11 @@ class BuildRequest:
         model: the graph; not changed.
         plan: how its shapes are to be.
         soc: chip to build for.
-        precision: as ATC's ``--precision_mode_v2``.
+        precision: ``fp32``, ``fp16``, ``mixed`` or ``int8``. A target that lowers itself is given the FP32 graph, the
+            others one that is lowered already.
         command: the command line, kept in the file.
+        keep: names of nodes that stay in FP32, for a target that lowers itself.
+        extra: further arguments for the target's compiler, as the user gave them.
     """
 
     name: str
@@ -41,6 +44,8 @@ class BuildRequest:
     soc: Soc
     precision: str
     command: str
+    keep: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,8 @@ class BuiltGraph:
         weights_bytes: device memory for weights.
         work_bytes: device memory for intermediate results at the largest size that is known.
         unbounded_outputs: sizes of outputs depend on values.
+        is_built: whether ``file`` is there; if not, its compiler is not on this machine and ``script`` makes it.
+        script: what to run on a machine that has the compiler.
     """
 
     file: Path
@@ -75,6 +82,8 @@ class BuiltGraph:
     weights_bytes: int
     work_bytes: int
     unbounded_outputs: bool
+    is_built: bool = True
+    script: Path | None = None
 
 
 class Target(Protocol):
@@ -82,6 +91,15 @@ class Target(Protocol):
 
     name: str
     """As ``--target`` names it."""
+
+    device: Literal["cpu", "npu"]
+    """Where its graphs run."""
+
+    suffix: str
+    """Of its files, ``.om`` or ``.onnx``."""
+
+    lowers_itself: bool
+    """Whether its compiler lowers the precision; if not, it is given lowered graphs."""
 
     def check_precision(self, precision: str) -> None:
         """Refuse a precision that this target does not make.
@@ -105,7 +123,8 @@ class Target(Protocol):
         ...
 
     def reference_model(self, file: Path) -> bytes:
-        """ONNX bytes that compute on a CPU what the compiled file computes, for the proof.
+        """ONNX bytes that compute on a CPU what the compiled file computes, for the proof. Not asked of a file that is
+        not built.
 
         Raises:
             ConfigError: the file is damaged.
@@ -119,9 +138,12 @@ def find_target(name: str) -> Target:
     Raises:
         AtcRefusal: there is none.
     """
+    from voxrepo.convert.ascend_target import AscendTarget
     from voxrepo.convert.emulator_target import EmulatorTarget
+    from voxrepo.convert.onnx_target import OnnxTarget
 
-    targets: dict[str, Target] = {"emulator": EmulatorTarget()}
+    targets: dict[str, Callable[[], Target]] = {"ascend": AscendTarget, "emulator": EmulatorTarget, "onnx": OnnxTarget}
     if name not in targets:
-        raise AtcRefusal(BAD_VALUE, f"--target {name!r} is not offered; choose {' or '.join(targets)}")
-    return targets[name]
+        *others, last = targets
+        raise AtcRefusal(BAD_VALUE, f"--target {name!r} is not offered; choose {', '.join(others)} or {last}")
+    return targets[name]()

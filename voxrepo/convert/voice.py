@@ -8,10 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from voxrepo.convert.gear_choice import ONE_ROW_NOTE
 from voxrepo.convert.gears import Gear
+from voxrepo.convert.job import Job, conversion_key
+from voxrepo.convert.parcel import complete_parcel, place_parcel
+from voxrepo.convert.precision.calibration import OWN_TEXTS, check_ids
+from voxrepo.convert.precision.tiers import FP32
 from voxrepo.convert.proof_cases import Speaker, texts_of
+from voxrepo.convert.reflection import takes_one_row
 from voxrepo.convert.sources import PROVENANCE_KEY, StageSource, What, find_source
-from voxrepo.convert.stage_conversion import Job, conversion_key, convert_stage, stage_gears
+from voxrepo.convert.stage_conversion import ConvertedStage, Voices, convert_stage, stage_gears
+from voxrepo.convert.stage_description import PRECISION_KEY
 from voxrepo.convert.staging import alone_in, existing_versions, next_version, staging_folder, sync, sync_folder
 from voxrepo.convert.target import Progress, part_of
 from voxrepo.repository.check import check_voice
@@ -21,7 +28,7 @@ from voxrepo.repository.publish import place_version, publish_configs
 from voxrepo.repository.voice import VoiceSpec, read_voice, write_voice
 from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.names import stage_model_name
-from voxrepo_contract.stage import AnyStage, TextFrontendStage, read_stage, verify_files
+from voxrepo_contract.stage import AnyStage, LengthRegulatedStage, TextFrontendStage, read_stage, verify_files
 from voxrepo_contract.yamlfile import write_text_atomically
 
 
@@ -45,9 +52,30 @@ class NewVersion:
     spec: AnyStage
     made: bool
 
+    def precision(self) -> dict[str, Any]:
+        """Sizes, times, kept layers and the judgement; empty at FP32."""
+        return dict(self.spec.quality.get(PRECISION_KEY, {}))
+
     def quality(self) -> dict[str, Any]:
         """The figures of the proof, by graph."""
         return dict(self.spec.quality[PROVENANCE_KEY])
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What a compiler on another machine needs: graphs, lists, a script and a ``README.md``.
+
+    Attributes:
+        stage: name of the stage.
+        source_version: what it was made from.
+        path: the folder.
+        precision: as :meth:`NewVersion.precision`.
+    """
+
+    stage: str
+    source_version: int
+    path: Path
+    precision: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -60,6 +88,7 @@ class ConvertedVoice:
         used: whether ``voice.yaml`` pins them now.
         before: versions that it pinned before.
         written: configuration files written.
+        parcels: of stages whose compiler is not on this machine; they have no version yet.
         notes: sentences that whoever converts should read.
     """
 
@@ -69,6 +98,7 @@ class ConvertedVoice:
     before: dict[str, int]
     written: tuple[Path, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
+    parcels: tuple[Parcel, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """Plain values for ``--json``."""
@@ -85,8 +115,18 @@ class ConvertedVoice:
                     "made": version.made,
                     "gears": {name: graph.gears for name, graph in version.spec.graphs.items()},
                     "quality": version.quality(),
+                    "precision": version.precision(),
                 }
                 for version in self.versions
+            ],
+            "parcels": [
+                {
+                    "stage": parcel.stage,
+                    "source_version": parcel.source_version,
+                    "path": str(parcel.path),
+                    "precision": parcel.precision,
+                }
+                for parcel in self.parcels
             ],
             "notes": list(self.notes),
         }
@@ -133,15 +173,15 @@ def _convert(layout: Layout, what: What, job: Job, *, use: bool, progress: Progr
         plans.append(_Plan(source, stage_gears(source, job)))
     acoustic = next((plan.source for plan in plans if plan.source.stage == "acoustic"), None)
     acoustic = acoustic or find_source(layout, spec, "acoustic")
-    speaker = Speaker(acoustic, texts_of(front_dir, front_end, acoustic.spec.interface.speakers or 1))
-    placed: list[Path] = []
+    work = _Work(layout, spec, plans, job, *_speakers(job, front_dir, front_end, acoustic))
     done = False
     voice_file = layout.voice_file(what.voice)
     before = voice_file.read_text(encoding="utf-8")
     written: list[Path] = []
     try:
-        versions = _make_versions(layout, spec, plans, job, speaker, placed, progress)
-        if use:
+        versions = work.make(progress)
+        used = use and bool(versions)
+        if used:
             pinned = _pinned(spec, versions)
             if pinned != spec:
                 write_voice(layout, pinned)
@@ -153,43 +193,90 @@ def _convert(layout: Layout, what: What, job: Job, *, use: bool, progress: Progr
         if not done:
             if voice_file.read_text(encoding="utf-8") != before:
                 write_text_atomically(voice_file, before)
-            for folder in placed:
+            for folder in work.placed:
                 shutil.rmtree(folder, ignore_errors=True)
-    return ConvertedVoice(what.voice, tuple(versions), use, spec.versions, tuple(written), tuple(_notes(plans, job)))
+    return ConvertedVoice(
+        what.voice,
+        tuple(versions),
+        used,
+        spec.versions,
+        tuple(written),
+        tuple(_notes(plans, job)),
+        tuple(work.parcels),
+    )
 
 
-def _make_versions(
-    layout: Layout,
-    spec: VoiceSpec,
-    plans: Sequence[_Plan],
-    job: Job,
-    speaker: Speaker,
-    placed: list[Path],
-    progress: Progress,
-) -> list[NewVersion]:
-    """All stages are built and proved before the first of them is placed."""
-    versions: list[NewVersion] = []
-    with staging_folder(layout.model_repository) as staging:
-        for number, plan in enumerate(plans):
-            source = plan.source
-            found = _existing(source, conversion_key(source, job, plan.gears))
-            if found is not None:
-                versions.append(found)
-                continue
-            folder = staging / source.stage
-            folder.mkdir()
-            told = part_of(progress, number / len(plans), 1 / len(plans))
-            converted = convert_stage(source, job, plan.gears, speaker, folder, told)
-            sync_folder(folder)
-            version = next_version(source.folder.parent)
-            path = layout.version_dir(stage_model_name(spec.voice, source.stage), version)
-            versions.append(NewVersion(source.stage, version, source.version, path, converted.spec, True))
-        for made in versions:
-            if made.made:
-                model = stage_model_name(spec.voice, made.stage)
-                placed.append(place_version(layout, model, made.version, staging / made.stage))
-                sync(made.path.parent)
-    return versions
+def _speakers(
+    job: Job, front_dir: Path, front_end: TextFrontendStage, acoustic: StageSource
+) -> tuple[Speaker, Speaker]:
+    """Who speaks the texts of the proof, and who those of the calibration; they are other ones."""
+    speakers = acoustic.spec.interface.speakers or 1
+    proof = texts_of(front_dir, front_end, speakers)
+    first = Speaker(acoustic, proof)
+    if job.calibration is not None:
+        assert isinstance(acoustic.spec, LengthRegulatedStage)  # Speaker refuses others
+        check_ids(job.calibration.texts, acoustic.spec.options.id_count)
+        return first, Speaker(acoustic, job.calibration.texts)
+    own = texts_of(front_dir, front_end, speakers, skip=len(proof), count=OWN_TEXTS)
+    return first, Speaker(acoustic, own)
+
+
+@dataclass
+class _Work:
+    """One conversion under way.
+
+    Attributes:
+        placed: folders that came into being outside of staging, to be taken back on failure.
+        parcels: of stages that could not be compiled here.
+    """
+
+    layout: Layout
+    voice: VoiceSpec
+    plans: Sequence[_Plan]
+    job: Job
+    proof: Speaker
+    calibration: Speaker
+    placed: list[Path] = field(default_factory=list)
+    parcels: list[Parcel] = field(default_factory=list)
+
+    def make(self, progress: Progress) -> list[NewVersion]:
+        """All stages are built, proved and judged before the first of them is placed."""
+        versions: list[NewVersion] = []
+        unbuilt: list[tuple[StageSource, ConvertedStage]] = []
+        with staging_folder(self.layout.model_repository) as staging:
+            for number, plan in enumerate(self.plans):
+                source = plan.source
+                found = _existing(source, conversion_key(source, self.job, plan.gears))
+                if found is not None:
+                    versions.append(found)
+                    continue
+                folder = staging / source.stage
+                folder.mkdir()
+                told = part_of(progress, number / len(self.plans), 1 / len(self.plans))
+                converted = convert_stage(source, self.job, plan.gears, self._voices(source), folder, told)
+                if not converted.is_built:
+                    complete_parcel(folder, self.voice.voice, source, self.job, converted)
+                    unbuilt.append((source, converted))
+                    continue
+                sync_folder(folder)
+                version = next_version(source.folder.parent)
+                path = self.layout.version_dir(stage_model_name(self.voice.voice, source.stage), version)
+                versions.append(NewVersion(source.stage, version, source.version, path, converted.spec, True))
+            for made in versions:
+                if made.made:
+                    model = stage_model_name(self.voice.voice, made.stage)
+                    self.placed.append(place_version(self.layout, model, made.version, staging / made.stage))
+                    sync(made.path.parent)
+            for source, converted in unbuilt:
+                path = place_parcel(self.layout, self.voice.voice, source, self.job, staging / source.stage)
+                table = dict(converted.spec.quality.get(PRECISION_KEY, {}))
+                self.parcels.append(Parcel(source.stage, source.version, path, table))
+        return versions
+
+    def _voices(self, source: StageSource) -> Voices:
+        lowered = self.job.precision != FP32 and self.job.judges is not None
+        judge = self.job.judges(self.layout, self.voice.voice, source) if lowered and self.job.judges else None
+        return Voices(self.proof, self.calibration, judge)
 
 
 def _existing(source: StageSource, key: str) -> NewVersion | None:
@@ -219,6 +306,8 @@ def _pinned(spec: VoiceSpec, versions: Sequence[NewVersion]) -> VoiceSpec:
 def _notes(plans: Sequence[_Plan], job: Job) -> list[str]:
     notes = [job.soc.note] if job.soc.note else []
     for plan in plans:
+        if plan.gears.get("generator") and takes_one_row(plan.source.graph_file("generator")):
+            notes.append(ONE_ROW_NOTE)
         ids = max((gear.length for gear in plan.gears.get("encoder", [])), default=job.longest_ids)
         if ids < job.longest_ids:
             notes.append(

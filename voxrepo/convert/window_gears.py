@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from voxrepo.convert.call_cost import Cost
-from voxrepo.convert.gears import ALIGN, DEVICE_BATCHES, MAX_GEARS, Gear, aligned, choose
+from voxrepo.convert.gears import ALIGN, DEVICE_BATCHES, MAX_GEARS, Gear, aligned, shrink
 
 MAX_WINDOW_FRAMES = 512
 """Longest window considered: about six seconds, after which joins cost less than the memory does."""
@@ -28,10 +28,10 @@ def cut(frames: int, windows: Sequence[int], overlap: int, unit_s: Callable[[int
     Raises:
         ValueError: no window is longer than twice the overlap, and none holds the segment.
     """
-    return _Cutter(windows, overlap, unit_s).cut(frames)
+    return Cutter(windows, overlap, unit_s).cut(frames)
 
 
-class _Cutter:
+class Cutter:
     """Cuts segments; what it has worked out for one it keeps for the next.
 
     Frames are counted in blocks of ``ALIGN``, rounded up for segments and down for what a window covers.
@@ -53,6 +53,7 @@ class _Cutter:
         return min(self._alone(frames)[0], self._best[many][0] if many else float("inf"))
 
     def cut(self, frames: int) -> list[int]:
+        """See :func:`cut`."""
         alone_s, alone = self._alone(frames)
         left = self._many(frames)
         if not left or alone_s <= self._best[left][0]:
@@ -107,11 +108,28 @@ def propose_window_gears(
     Raises:
         ValueError: an argument is out of its range.
     """
+    return window_proposals(
+        frames, overlap, cost, max_gears, batches, limit=limit, max_window=max_window, least=max_gears
+    )[0]
+
+
+def window_proposals(
+    frames: Sequence[int],
+    overlap: int,
+    cost: Cost,
+    max_gears: int = MAX_GEARS,
+    batches: Sequence[int] = DEVICE_BATCHES,
+    *,
+    limit: int | None = None,
+    max_window: int = MAX_WINDOW_FRAMES,
+    least: int = 1,
+) -> list[list[Gear]]:
+    """What :func:`propose_window_gears` gives, and smaller plans that came of it, down to ``least`` gears."""
     if not frames or min(frames) < 1 or overlap < 0:
         raise ValueError("a record of segments needs at least one, all of them positive")
     first = aligned(2 * overlap + FIRST_WINDOW_KEEPS_FRAMES)
     top = max(first, max_window)
-    record = Counter(aligned(n) for n in frames)
+    record = Counter(sorted(aligned(n) for n in frames))
     known: dict[tuple[float, ...], list[int]] = {}
 
     def greedy(unit_s: Callable[[int], float]) -> list[int]:
@@ -123,7 +141,7 @@ def propose_window_gears(
             while len(chosen) < max_gears and len(chosen) <= len(candidates):
 
                 def total_s(window: int, chosen: list[int] = chosen) -> float:
-                    cutter = _Cutter([*chosen, window], overlap, unit_s)
+                    cutter = Cutter([*chosen, window], overlap, unit_s)
                     return sum(cutter.seconds(length) * count for length, count in record.items())
 
                 chosen.append(min((c for c in candidates if c not in chosen), key=lambda c: (total_s(c), c)))
@@ -134,7 +152,7 @@ def propose_window_gears(
         return sorted(greedy(unit_s)[:count])
 
     def units_for(windows: Sequence[int]) -> list[int]:
-        cutter = _Cutter(windows, overlap, lambda window: cost.seconds(1, window))
+        cutter = Cutter(windows, overlap, lambda window: cost.seconds(1, window))
         return [window for length in record.elements() for window in cutter.cut(length)]
 
-    return choose(lengths_for, units_for, top, cost, max_gears, batches, limit, keep=[first])
+    return shrink(lengths_for, units_for, top, cost, max_gears, batches, limit, [first], least)

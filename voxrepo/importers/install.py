@@ -21,7 +21,7 @@ from voxrepo.repository.check import check_fit, check_voice
 from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.publish import place_version, publish_configs
-from voxrepo.repository.voice import Stages, StageSettings, VoiceSpec, write_voice
+from voxrepo.repository.voice import Limits, Stages, StageSettings, VoiceSpec, write_voice
 from voxrepo_contract.errors import AlreadyExists, ConfigError, InvalidArgument
 from voxrepo_contract.names import VOICE_STAGES, is_model_name, stage_model_name
 from voxrepo_contract.stage import AnyStage, read_stage, verify_files
@@ -259,10 +259,13 @@ def _known_version(layout: Layout, name: str, stage: str, spec: AnyStage) -> int
 def voice_spec(name: str, made: VoiceImport) -> VoiceSpec:
     """``voice.yaml`` of a freshly imported voice; batching and instances are left to the machine."""
     settings = StageSettings(version=FIRST_VERSION)
+    vocoder = settings.model_copy(update={"unit_batch": made.vocoder_unit_batch or "auto"})
+    slowest, fastest = made.speed_range
     return VoiceSpec(
         voice=name,
         language=made.language,
         sample_rate_hz=made.sample_rate_hz,
         speakers=list(made.speakers),
-        stages=Stages(text_frontend=settings, acoustic=settings, vocoder=settings),
+        limits=Limits(speed_min=slowest, speed_max=fastest),
+        stages=Stages(text_frontend=settings, acoustic=settings, vocoder=vocoder),
     )

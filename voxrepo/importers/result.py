@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from voxrepo_contract.tensors import SPEED_MAX, SPEED_MIN
+
 Progress = Callable[[str, float], None]
 """Told a sentence and the share done, 0 to 1."""
 
@@ -27,6 +29,8 @@ class VoiceImport:
         proof: figures of the proof, as in ``quality.proof`` of the stages.
         loudness: peak and level over the proof, as in ``quality.loudness`` of the vocoder.
         notes: sentences that whoever imports the voice should read.
+        speed_range: slowest and fastest speed that the voice can have.
+        vocoder_unit_batch: windows per call of the vocoder, ``None`` where it is free.
     """
 
     language: str
@@ -41,3 +45,5 @@ class VoiceImport:
     proof: dict[str, Any]
     loudness: dict[str, float]
     notes: tuple[str, ...]
+    speed_range: tuple[float, float] = (SPEED_MIN, SPEED_MAX)
+    vocoder_unit_batch: int | None = None

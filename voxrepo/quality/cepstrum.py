@@ -50,18 +50,66 @@ def mel_cepstral_distance_db(
     return aligned_mean(distances(cepstra[0], cepstra[1]))
 
 
+def mel_cepstral_distance_unaligned_db(
+    one: npt.NDArray[np.int16], other: npt.NDArray[np.int16], sample_rate_hz: int
+) -> float | None:
+    """Mean distance frame by frame, in dB, for utterances whose samples line up.
+
+    Frames count in which either has speech, so that noise in the first one's pauses is found where it is loud enough
+    to be heard. What is too quiet to count follows the level of the first.
+
+    Args:
+        one: INT16 [N], the reference.
+        other: INT16 [N] of the same rate.
+        sample_rate_hz: of both.
+
+    Returns:
+        None if ``one`` has no speech.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+    if one.size != other.size:
+        raise ValueError(f"{one.size} and {other.size} samples do not line up")
+    frames = [_frames(audio, sample_rate_hz) for audio in (one, other)]
+    powers = [_powers(each) for each in frames]
+    level = active_power(powers[0])
+    if not level:
+        return None
+    spoken = np.maximum(powers[0], powers[1]) >= level * 10.0 ** (PAUSE_DB / 10.0)
+    first, second = (_cepstra(each[spoken], level, sample_rate_hz) for each in frames)
+    squares = np.square(first - second).sum(1)
+    return float(np.mean(np.sqrt(squares)) * DISTANCE_FACTOR)
+
+
 def mel_cepstra(audio: npt.NDArray[np.int16], sample_rate_hz: int) -> Array:
     """Coefficients 1 to 13 of the frames that are no pause: FP32 [frames, 13]."""
-    frame = round(FRAME_S * sample_rate_hz)
-    if audio.size < frame:
-        return np.zeros((0, COEFFICIENTS), np.float32)
-    samples = audio.astype(np.float32) / np.float32(FULL_SCALE)
-    frames = np.lib.stride_tricks.sliding_window_view(samples, frame)[:: round(HOP_S * sample_rate_hz)]
-    powers = np.einsum("ij,ij->i", frames, frames) / frame
+    frames = _frames(audio, sample_rate_hz)
+    powers = _powers(frames)
     level = active_power(powers)
     if not level:
         return np.zeros((0, COEFFICIENTS), np.float32)
-    frames = frames[powers >= level * 10.0 ** (PAUSE_DB / 10.0)]
+    return _cepstra(frames[powers >= level * 10.0 ** (PAUSE_DB / 10.0)], level, sample_rate_hz)
+
+
+def _frames(audio: npt.NDArray[np.int16], sample_rate_hz: int) -> Array:
+    """FP32 [frames, samples], full scale is 1; no frame of audio that is shorter than one."""
+    frame = round(FRAME_S * sample_rate_hz)
+    if audio.size < frame:
+        return np.zeros((0, frame), np.float32)
+    samples = audio.reshape(-1).astype(np.float32) / np.float32(FULL_SCALE)
+    frames: Array = np.lib.stride_tricks.sliding_window_view(samples, frame)[:: round(HOP_S * sample_rate_hz)]
+    return frames
+
+
+def _powers(frames: Array) -> Array:
+    powers: Array = np.einsum("ij,ij->i", frames, frames) / np.float32(frames.shape[1])
+    return powers
+
+
+def _cepstra(frames: Array, level: float, sample_rate_hz: int) -> Array:
+    """FP32 [frames, 13] of frames of an utterance with this mean power."""
+    frame = frames.shape[1]
     fft_size = 1 << (frame - 1).bit_length()
     window = np.hanning(frame).astype(np.float32)
     spectrum = np.fft.rfft(frames * window, fft_size, axis=1)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from voxrepo.reports.files import write_files
 from voxrepo.rollout.report import MadeReport
 from voxrepo.rollout.report_markdown import markdown_of
 from voxrepo.rollout.report_page import page_of
 from voxrepo.rollout.report_plots import draw_plots
-from voxrepo_contract.errors import ConfigError
-from voxrepo_contract.yamlfile import write_text_atomically
 
 
 def write_report(made: MadeReport, folder: Path, *, plots: bool = True) -> list[Path]:
@@ -33,10 +32,4 @@ def write_report(made: MadeReport, folder: Path, *, plots: bool = True) -> list[
         "report.json": made.report.model_dump_json(indent=1) + "\n",
         **{f"{plot.name}.svg": plot.svg for plot in drawn},
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            write_text_atomically(folder / name, text)
-    except OSError as error:
-        raise ConfigError(f"the report cannot be written: {error.strerror or error}", file=folder) from error
-    return [folder / name for name in texts]
+    return write_files(folder, texts)

@@ -19,9 +19,10 @@ from voxrepo.repository.arms import CheckedArm
 from voxrepo.repository.check import CheckedVoice
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.publish import publish_voice
-from voxrepo.supervisor.device import Asked, choose_device
+from voxrepo.supervisor.device import Asked
 from voxrepo.versions.scores import Scores, Utterance, score
 from voxrepo.versions.trial import private_engine
+from voxrepo.versions.trial_device import device_for
 from voxrepo_contract.errors import InvalidArgument, VoxrepoError
 
 CANDIDATE = "candidate"
@@ -42,8 +43,9 @@ class SmokeOptions:
     Attributes:
         texts: that it says.
         engine: tritonserver to use instead of the wheel's.
-        device: what graphs with ``device: npu`` run on.
+        device: what graphs with ``device: npu`` run on; ``auto`` is an NPU, if one works.
         worker_python: Python of device workers; this one if not given.
+        emulator_settings: the operator's file for the emulator.
         transcribe: let the recogniser of the extra ``asr`` listen too.
     """
 
@@ -51,6 +53,7 @@ class SmokeOptions:
     engine: Path | None = None
     device: Asked = "auto"
     worker_python: Path | None = None
+    emulator_settings: Path | None = None
     transcribe: bool = False
 
 
@@ -66,20 +69,22 @@ def try_version(trial: Layout, arm: CheckedArm, options: SmokeOptions, progress:
     Raises:
         SmokeRefused: the new version does not load, fails, is silent, or has another sample rate.
         Unavailable: the engine does not start.
-        ConfigError: there is no engine, no such device or no recogniser.
+        ConfigError: there is no engine or no recogniser, or not the device that a graph needs.
     """
     binary = find_engine(options.engine)
-    device = choose_device(options.device, worker_python=options.worker_python)
+    device = device_for(trial, arm, options.device, options.worker_python)
     recogniser = Recogniser() if options.transcribe else None
     voice = arm.voice
     progress("starting an engine for the trial", 0.0)
-    with private_engine(trial, binary, device) as engine:
+    with private_engine(trial, binary, device, options.emulator_settings) as engine:
         progress(f"loading {voice.spec.voice} as it is", 0.05)
         _load_current(trial, engine.control, voice)
         progress(f"loading {_described(arm)}", 0.2)
         _load_candidate(trial, engine.control, arm)
         said = _say_all(engine.target, arm, options.texts, progress)
     scores = score([pair[0] for pair in said.pairs], [pair[1] for pair in said.pairs if pair[1] is not None])
+    if device.device == "emulator":
+        scores.warnings.append("graphs for an NPU ran in the emulator: its times and its precision are no chip's")
     if said.trouble:
         scores.warnings.append(f"the current version failed, so nothing was compared: {said.trouble}")
     if recogniser is not None:

@@ -94,17 +94,25 @@ class TrialEngine:
 
 
 @contextmanager
-def private_engine(trial: Layout, binary: EngineBinary, device: DeviceChoice) -> Iterator[TrialEngine]:
+def private_engine(
+    trial: Layout, binary: EngineBinary, device: DeviceChoice, emulator_settings: Path | None = None
+) -> Iterator[TrialEngine]:
     """An engine that only this process can reach, and that ends with it. Must be called from the main thread.
+
+    Args:
+        trial: root that it serves.
+        binary: the engine.
+        device: what graphs with ``device: npu`` run on.
+        emulator_settings: the operator's file for the emulator.
 
     Raises:
         Unavailable: it did not start.
-        ConfigError: its private folder cannot be built.
+        ConfigError: its private folder cannot be built, or the settings are wrong or for another device.
     """
     workspace = Workspace.of(trial)
     logs = trial.state / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    choice = prepare_emulator(device, None, trial.state, logs)
+    choice = prepare_emulator(device, emulator_settings, trial.state, logs)
     try:
         patience_s = workspace.create(trial, binary)
         child = Child(

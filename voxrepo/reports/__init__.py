@@ -1,0 +1,1 @@
+"""What the reports of rollouts and of quality have in common."""
