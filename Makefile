@@ -8,6 +8,8 @@ VOICES ?= en-joe
 BIN    := $(VENV)/bin
 SERVE_ARGS ?=
 PYTEST_ARGS ?=
+# set it to let `make test` build pesq, too, whose licence is for evaluation only
+PESQ   ?=
 # tests that start no server run side by side; those that do measure times and have the machine to themselves
 JOBS   ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
 # a choice of tests may lie in one half alone (pytest's status 5: nothing selected)
@@ -16,7 +18,7 @@ PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_
 STAMP  := stamp-$(PYTHON_VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve voices test test-unit soak bench lint format lock docker-lint clean
+.PHONY: help serve voices test test-unit soak pesq bench lint format lock docker-lint clean
 
 help: ## list the targets
 	@echo "variables: PYTHON=python3.12 VENV=.venv VOICES=en-joe,zh-baker SERVE_ARGS='--http-port 9000' PYTEST_ARGS='-k name'"
@@ -43,6 +45,7 @@ serve: voices ## install, build the voices, serve them in the foreground
 
 test: $(VENV)/dev.$(STAMP) lint ## install what the tests need and run them all
 	@VENV="$(VENV)" bash scripts/perf-analyzer.sh
+	@[ -z "$(PESQ)" ] || VENV="$(VENV)" bash scripts/pesq.sh || echo "without pesq its tests are skipped"
 	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not soak and not e2e" $(PYTEST_ARGS) $(NONE_IS_FINE)
 	$(BIN)/pytest -m "not soak and e2e" $(PYTEST_ARGS) $(NONE_IS_FINE)
 
@@ -52,10 +55,14 @@ test-unit: $(VENV)/dev.$(STAMP) ## tests that start no server
 soak: $(VENV)/dev.$(STAMP) ## long tests under load, of faults and of whole voices (well over an hour)
 	$(BIN)/pytest -m soak $(PYTEST_ARGS)
 
+pesq: $(VENV)/dev.$(STAMP) ## build the score PESQ of `voxrepo quality` (read its licence in scripts/pesq.sh)
+	@VENV="$(VENV)" bash scripts/pesq.sh
+
 bench: $(VENV)/dev.$(STAMP) ## comparison tables
 	$(BIN)/python -m benchmarks.unary
 	$(BIN)/python -m benchmarks.edge
 	$(BIN)/python -m benchmarks.streaming
+	$(BIN)/python -m benchmarks.gears
 
 lint: $(VENV)/dev.$(STAMP) ## formatting, lint, types
 	$(BIN)/ruff format --check .
