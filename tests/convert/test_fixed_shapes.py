@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import resource
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from voxrepo.convert.fixed_shapes import ShapeFinder
 from voxrepo.convert.refusal import AtcRefusal
+from voxrepo_contract.errors import ConfigError
 
 from .graphs import CHANNELS, HOP, encoder, generator, model, nonzero
 
@@ -52,3 +55,13 @@ def test_the_graph_is_not_changed():
     before = graph.SerializeToString(deterministic=True)
     ShapeFinder(graph).at({"features": (1, CHANNELS, 4)})
     assert graph.SerializeToString(deterministic=True) == before
+
+
+def test_a_full_disk_is_called_one():
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+    try:
+        with pytest.raises(ConfigError, match="disk full"):
+            ShapeFinder(generator()).at({"features": (2, CHANNELS, 10)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

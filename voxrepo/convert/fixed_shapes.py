@@ -19,7 +19,10 @@ from onnx import TensorProto, helper, shape_inference
 from voxrepo.convert.onnx_graph import dtype_name
 from voxrepo.convert.refusal import UNSOUND, AtcRefusal
 from voxrepo_contract.emulated_om import ITEM_BYTES
+from voxrepo_contract.errors import ConfigError
 
+_NOT_WRITTEN = "Protobuf serialization failed"
+"""What onnxruntime says where it could not write a whole file."""
 _LARGE_ELEMENTS = 4096
 """Constants above this are weights: no shape depends on their values."""
 
@@ -113,6 +116,9 @@ def _fold(model: onnx.ModelProto, sizes: Mapping[str, Sequence[int]]) -> onnx.Mo
             ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
             return shape_inference.infer_shapes(onnx.load(target), data_prop=True)
         except Exception as error:  # the runtime has no public base class for its errors
+            if isinstance(error, OSError) or _NOT_WRITTEN in str(error):
+                problem = "a graph cannot be written to this folder for temporary files; is the disk full?"
+                raise ConfigError(problem, file=Path(folder)) from error
             shown = "; ".join(f"{name}:{','.join(map(str, dims))}" for name, dims in sizes.items())
             reason = str(error).strip().splitlines()[0]
             raise AtcRefusal(UNSOUND, f"the graph cannot be built at the sizes {shown}: {reason}") from error

@@ -11,6 +11,8 @@ from voxrepo_contract.errors import ConfigError
 SHIPPED_RECORD = Path(__file__).parent / "data" / "segment-lengths.csv"
 """Recorded with the default voice; its first lines tell how."""
 COLUMNS = ("ids", "frames")
+MAX_LENGTH = 32_768
+"""Of one segment; six minutes of audio at 256 samples a frame and 22.05 kHz. Planning time grows with it."""
 MAX_RECORD_ROWS = 1_000_000
 
 
@@ -46,7 +48,9 @@ def read_record(file: Path = SHIPPED_RECORD) -> LengthRecord:
         raise ConfigError(f"needs the heading {','.join(COLUMNS)} and one line per segment below it", file=file)
     pairs: list[tuple[int, int]] = []
     for (number, _), row in zip(numbered[1:], rows[1:], strict=True):
-        if len(row) != len(COLUMNS) or not all(cell.isascii() and cell.isdigit() and int(cell) > 0 for cell in row):
+        if len(row) != len(COLUMNS) or not all(cell.isascii() and cell.isdigit() and cell.strip("0") for cell in row):
             raise ConfigError(f"needs two positive numbers, ids and frames (got {row})", file=file, line=number)
+        if max(len(cell) for cell in row) > len(str(MAX_LENGTH)) or max(map(int, row)) > MAX_LENGTH:
+            raise ConfigError(f"a segment has at most {MAX_LENGTH} ids and frames (got {row})", file=file, line=number)
         pairs.append((int(row[0]), int(row[1])))
     return LengthRecord(tuple(ids for ids, _ in pairs), tuple(frames for _, frames in pairs))
