@@ -42,8 +42,8 @@ def read_calibration(file: Path) -> CalibrationSet:
             continue
         if not re.fullmatch(r"\s*[0-9]{1,6}([\s,]+[0-9]{1,6})*[\s,]*", line):
             raise ConfigError(
-                "is not a text as ids: whole numbers with blanks or commas between them, as `voxrepo explain` shows "
-                "them",
+                "is not a text as ids: whole numbers with blanks or commas between them, as `voxrepo say --explain` "
+                "shows them",
                 file=file,
                 line=number,
             )
