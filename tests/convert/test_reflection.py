@@ -440,6 +440,7 @@ def mandarin(mandarin_root: Path) -> tuple[WindowedStage, onnx.ModelProto]:
     return spec, onnx.load(folder / spec.graphs["generator"].file)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("frames", "gear"), [(10, 10), (10, 72), (11, 16), (27, 72), (71, 72)])
 def test_the_mandarin_vocoder_ends_where_it_truly_ends(mandarin, frames: int, gear: int):
     spec, graph = mandarin
@@ -452,6 +453,7 @@ def test_the_mandarin_vocoder_ends_where_it_truly_ends(mandarin, frames: int, ge
     assert not audio[:, :, frames * 300 :].any()
 
 
+@pytest.mark.soak
 def test_chips_take_the_mandarin_vocoder(mandarin):
     for soc in map(parse_soc, ("Ascend910B3", "Ascend310P3")):
         report = operator_report(add_mask(mandarin[1]), soc)
