@@ -55,7 +55,7 @@ test-unit: $(VENV)/dev.$(STAMP) ## tests that start no server
 soak: $(VENV)/dev.$(STAMP) ## long tests under load, of faults and of whole voices (well over an hour)
 	$(BIN)/pytest -m soak $(PYTEST_ARGS)
 
-pesq: $(VENV)/dev.$(STAMP) ## build the score PESQ of `voxrepo quality` (read its licence in scripts/pesq.sh)
+pesq: $(VENV)/serve.$(STAMP) ## build the score PESQ of `voxrepo quality` (read its licence in scripts/pesq.sh)
 	@VENV="$(VENV)" bash scripts/pesq.sh
 
 bench: $(VENV)/dev.$(STAMP) ## comparison tables

@@ -152,6 +152,18 @@ def test_nothing_is_searched_where_a_measure_is_missing(layout: Layout):
     assert len(asked) == 1
 
 
+def test_what_could_not_be_judged_is_not_said_to_be_bad(layout: Layout):
+    before = everything(layout)
+
+    def judge(candidate: Path) -> Judged:
+        return Judged(False, ("PESQ, wide band is not measured: pesq is not installed",), open=True)
+
+    with pytest.raises(ConversionRefused, match="the vocoder at fp16 could not be judged: PESQ") as caught:
+        lowered(layout, "tiny.vocoder", "fp16", judge)
+    assert "mixed" not in str(caught.value)
+    assert everything(layout) == before
+
+
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_force_takes_it_and_says_so(layout: Layout, precision: str):
     made = lowered(layout, "tiny.vocoder", precision, wants_in_full("w_up2"), force=True)
