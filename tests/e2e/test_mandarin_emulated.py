@@ -36,7 +36,7 @@ def test_it_says_what_it_says_on_a_cpu(mandarin_root: Path, tmp_path: Path):
     command = ("convert", MANDARIN_VOICE, "--target", "emulator", "--soc", SOC, "--gears", GEARS)
     result = voxrepo(*command, "--root", str(emulated), timeout=900)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "its gears have batch 1" in result.stdout
+    assert "its gears have batch 1" in result.stderr
     npu = EmulatedNpu(tmp_path / "npu")
     npu.folder.mkdir()
     npu.write_settings()
