@@ -20,8 +20,8 @@ from voxrepo_contract.names import is_version_name
 if TYPE_CHECKING:
     from voxrepo.quality.judge import JudgeOptions, Progress, VersionJudge
     from voxrepo.quality.judgement import Judgement
+    from voxrepo.reports.tables import ReportTable
     from voxrepo.repository.layout import Layout
-    from voxrepo.rollout.report_tables import ReportTable
 
 EXIT_REFUSED = 3
 EXIT_INCONCLUSIVE = 4
@@ -111,7 +111,7 @@ def quality(
 
 
 def _check_plots() -> None:
-    from voxrepo.rollout.report_plots import check_plots
+    from voxrepo.reports.plots import check_plots
 
     try:
         check_plots()

@@ -247,9 +247,9 @@ def report(
     root: RootOption = Path(),
 ) -> None:
     """Write what happened and what was measured: report.html (with plots and audio), report.md and report.json."""
+    from voxrepo.reports.plots import check_plots
     from voxrepo.rollout.report_files import write_report
     from voxrepo.rollout.report_making import make_report
-    from voxrepo.rollout.report_plots import check_plots
 
     if plots:
         try:

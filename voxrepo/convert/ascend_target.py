@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import Literal
@@ -19,8 +20,9 @@ from voxrepo.convert.atc.run import check_made, find_atc, run_atc, timeout_s
 from voxrepo.convert.atc.script import SCRIPT, ScriptPart, add_to_script, check_is_ours, known_sums
 from voxrepo.convert.fixed_shapes import Shapes
 from voxrepo.convert.input_shape import VARIES
-from voxrepo.convert.onnx_graph import check_dtypes, check_operators, dtype_name, graph_inputs, weights_bytes
+from voxrepo.convert.onnx_graph import check_dtypes, check_operators, dtype_name, graph_inputs, sized, weights_bytes
 from voxrepo.convert.planned_shapes import planned_shapes
+from voxrepo.convert.precision.tiers import INT8
 from voxrepo.convert.refusal import BAD_VALUE, AtcRefusal
 from voxrepo.convert.rules import fix_shapes
 from voxrepo.convert.soc import parse_soc
@@ -29,7 +31,6 @@ from voxrepo_contract.emulated_om import GEAR_KINDS, STATIC
 from voxrepo_contract.errors import ConfigError, InvalidArgument
 from voxrepo_contract.stage import sha256_of
 
-INT8 = "int8"
 _ANY_SOC = "Ascend910B3"
 _NAME = re.compile(r"[A-Za-z0-9_\u4e00-\u9fff][A-Za-z0-9_.\u4e00-\u9fff-]*")
 """Ascend's documentation of --model and --output has letters, digits, _, -, . and Chinese characters."""
@@ -109,13 +110,7 @@ class AscendTarget:
                 (folder / mixlist_file).write_text(json.dumps(changes, indent=1) + "\n", encoding="utf-8")
                 written.append(mixlist_file)
         files = AtcInputs(PurePath(onnx_file), PurePath(request.name), keep_file, mixlist_file)
-        options = AtcOptions(
-            host_cpu=self._options.host_cpu,
-            external_weight=self._options.external_weight,
-            log=self._options.log,
-            compiler_cache=self._options.compiler_cache,
-            extra=(*self._options.extra, *request.extra),
-        )
+        options = replace(self._options, extra=(*self._options.extra, *request.extra))
         command = atc_command(model, request.plan, request.soc, request.precision, files, options)
         return command.arguments(), written
 
@@ -233,13 +228,8 @@ def _fixed(request: BuildRequest) -> onnx.ModelProto:
     """The graph with the sizes that do not vary; of a single shape, everything that follows is computed."""
     if request.plan.kind == STATIC:
         return fix_shapes(request.model, request.plan.dims, request.soc)[0]
-    model = onnx.ModelProto()
-    model.CopyFrom(request.model)
+    model = sized(request.model, request.plan.dims)
     model.ClearField("doc_string")
-    for value in model.graph.input:
-        for dim, size in zip(value.type.tensor_type.shape.dim, request.plan.dims.get(value.name, ()), strict=False):
-            if size != VARIES:
-                dim.dim_value = size
     return model
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 import onnx
-import onnxruntime as ort
 
 from voxrepo.convert.fixed_shapes import Shapes
 from voxrepo.convert.input_shape import VARIES
@@ -18,13 +16,14 @@ from voxrepo.convert.onnx_graph import (
     check_operators,
     dtype_name,
     graph_inputs,
+    sized,
     weights_bytes,
 )
 from voxrepo.convert.plan import ShapePlan
 from voxrepo.convert.planned_shapes import planned_shapes
 from voxrepo.convert.precision.tiers import FP16, FP32, INT8, MIXED, parse_precision
 from voxrepo.convert.refusal import OM_TOO_LARGE, UNSOUND, AtcRefusal
-from voxrepo.convert.target import BuildRequest, BuiltGraph, BuiltTensor, Progress
+from voxrepo.convert.target import BuildRequest, BuiltGraph, BuiltTensor, Progress, cpu_tools
 from voxrepo_contract import emulated_om
 from voxrepo_contract.emulated_om import GEAR_KINDS, RANGE, STATIC, OmHeader, OmTensor
 from voxrepo_contract.errors import ConfigError
@@ -47,7 +46,7 @@ class EmulatorTarget:
 
     def tools(self) -> dict[str, str]:
         """Versions of voxrepo, onnx and onnxruntime."""
-        return {"voxrepo": version("voxrepo"), "onnx": str(onnx.__version__), "onnxruntime": str(ort.__version__)}
+        return cpu_tools()
 
     def build(self, request: BuildRequest, file: Path, progress: Progress) -> BuiltGraph:
         """Check the graph at every gear and write an emulated OM."""
@@ -134,13 +133,8 @@ def _range(sizes: set[int | None], bounded: bool) -> tuple[int, int]:
 
 def _payload(model: onnx.ModelProto, plan: ShapePlan) -> bytes:
     """The graph with what is fixed fixed."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = sized(model, plan.dims)
     copy.ClearField("doc_string")
-    for value in copy.graph.input:
-        for dim, size in zip(value.type.tensor_type.shape.dim, plan.dims.get(value.name, ()), strict=False):
-            if size != VARIES:
-                dim.dim_value = size
     if plan.kind == STATIC:
         for value in copy.graph.output:
             value.type.tensor_type.ClearField("shape")

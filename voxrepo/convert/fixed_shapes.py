@@ -16,7 +16,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, shape_inference
 
-from voxrepo.convert.onnx_graph import dtype_name
+from voxrepo.convert.onnx_graph import dtype_name, sized
 from voxrepo.convert.refusal import UNSOUND, AtcRefusal
 from voxrepo_contract.emulated_om import ITEM_BYTES
 from voxrepo_contract.errors import ConfigError
@@ -94,11 +94,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _sized(model: onnx.ModelProto, sizes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    for value in copy.graph.input:
-        for dim, size in zip(value.type.tensor_type.shape.dim, sizes.get(value.name, ()), strict=False):
-            dim.dim_value = size
+    copy = sized(model, sizes)
     for value in copy.graph.output:
         value.type.tensor_type.ClearField("shape")
     return copy

@@ -52,9 +52,6 @@ class Way:
         }
 
 
-PLANNED, POWERS_OF_TWO, ONE_GEAR, UNPADDED = "planned", "powers of two", "one gear", "no padding, each unit alone"
-
-
 @dataclass(frozen=True)
 class GearPlan:
     """A plan and what it is worth.

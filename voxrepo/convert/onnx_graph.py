@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,9 +11,11 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, shape_inference
 from pydantic import Field
 
+from voxrepo.convert.input_shape import VARIES
 from voxrepo.convert.plan import GraphInput
 from voxrepo.convert.refusal import NO_KERNEL, NO_NODES, NO_PARSER, NOT_LOADABLE, UNSOUND, AtcRefusal
 from voxrepo.convert.soc import Soc
+from voxrepo.importers.graph import ONNX_DOMAINS, opset_of
 from voxrepo_contract import onnx_tensors, yamlfile
 from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.om.sniff import HEAD_BYTES, kind_of, noun_of
@@ -142,7 +144,7 @@ def check_operators(model: onnx.ModelProto, *, quantised: bool = False) -> None:
         AtcRefusal: E19010, with what replaces the operator.
     """
     known = operator_list()
-    opset = next((entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}), 0)
+    opset = opset_of(model)
     if not known.opset_min <= opset <= known.opset_max:
         example = next(node.op_type for node in model.graph.node)
         raise AtcRefusal(
@@ -152,7 +154,7 @@ def check_operators(model: onnx.ModelProto, *, quantised: bool = False) -> None:
         )
     local = {(function.domain, function.name) for function in model.functions}
     for node in _all_nodes(model.graph):
-        if node.domain in {"", "ai.onnx"} and (
+        if node.domain in ONNX_DOMAINS and (
             node.op_type in known.operators or (quantised and node.op_type in QUANTISED_BY_US)
         ):
             continue
@@ -192,7 +194,7 @@ def check_dtypes(model: onnx.ModelProto, soc: Soc) -> None:
         AtcRefusal: EZ3003, with what to do.
     """
     family = soc.properties()
-    types = _elem_types(model)
+    types = elem_types(model)
     for name, elem_type in types.items():
         if dtype_name(elem_type) not in family.dtypes:
             raise AtcRefusal(
@@ -216,7 +218,19 @@ def check_dtypes(model: onnx.ModelProto, soc: Soc) -> None:
             )
 
 
-def _elem_types(model: onnx.ModelProto) -> dict[str, int]:
+def sized(model: onnx.ModelProto, sizes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    """A copy whose inputs have these sizes; axes of size -1, and inputs that are not named, stay as they are."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for value in copy.graph.input:
+        for dim, size in zip(value.type.tensor_type.shape.dim, sizes.get(value.name, ()), strict=False):
+            if size != VARIES:
+                dim.dim_value = size
+    return copy
+
+
+def elem_types(model: onnx.ModelProto) -> dict[str, int]:
+    """ONNX element type of every tensor that has one."""
     inferred = shape_inference.infer_shapes(model)
     types = {
         value.name: value.type.tensor_type.elem_type

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
@@ -13,10 +12,11 @@ import onnxruntime as ort
 
 from voxrepo.convert.input_shape import VARIES
 from voxrepo.convert.onnx_graph import MAX_ONNX_BYTES, dtype_name, graph_inputs, weights_bytes
-from voxrepo.convert.precision.nodes import DEFAULT_DOMAINS, plain
+from voxrepo.convert.precision.nodes import plain
 from voxrepo.convert.precision.tiers import parse_precision
 from voxrepo.convert.refusal import OM_TOO_LARGE, AtcRefusal
-from voxrepo.convert.target import BuildRequest, BuiltGraph, BuiltTensor, Progress
+from voxrepo.convert.target import BuildRequest, BuiltGraph, BuiltTensor, Progress, cpu_tools
+from voxrepo.importers.graph import ONNX_DOMAINS
 from voxrepo_contract.emulated_om import RANGE
 from voxrepo_contract.errors import ConfigError, ConversionRefused
 
@@ -42,10 +42,10 @@ def optimised(model: onnx.ModelProto) -> onnx.ModelProto:
         except Exception as error:  # the runtime has no public base class for its errors
             raise ConversionRefused(f"onnxruntime cannot load this graph: {error}") from error
         made = onnx.load(file)
-    strange = next((node for node in made.graph.node if node.domain not in DEFAULT_DOMAINS), None)
+    strange = next((node for node in made.graph.node if node.domain not in ONNX_DOMAINS), None)
     if strange is not None:
         return named  # an operator of onnxruntime's own came in; the graph as it was is portable
-    imports = [entry for entry in made.opset_import if entry.domain in DEFAULT_DOMAINS]
+    imports = [entry for entry in made.opset_import if entry.domain in ONNX_DOMAINS]
     del made.opset_import[:]
     made.opset_import.extend(imports)
     made.producer_name, made.producer_version = model.producer_name, model.producer_version
@@ -68,7 +68,7 @@ class OnnxTarget:
 
     def tools(self) -> dict[str, str]:
         """Versions of voxrepo, onnx and onnxruntime."""
-        return {"voxrepo": version("voxrepo"), "onnx": str(onnx.__version__), "onnxruntime": str(ort.__version__)}
+        return cpu_tools()
 
     def build(self, request: BuildRequest, file: Path, progress: Progress) -> BuiltGraph:
         """Write the graph; it takes any size, whatever the plan."""

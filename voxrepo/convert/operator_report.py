@@ -14,8 +14,9 @@ from voxrepo.convert.onnx_graph import dtype_name, operator_list
 from voxrepo.convert.refusal import BAD_VALUE, NO_GEARS, NO_KERNEL, NO_PARSER
 from voxrepo.convert.rules import INTERFACE_RULES, RULES, AppliedRule, apply_rules
 from voxrepo.convert.rules.opset import means_the_same
-from voxrepo.convert.rules.workbench import ONNX_DOMAINS, Workbench, bodies_of, names_read
+from voxrepo.convert.rules.workbench import Workbench, bodies_of, names_read
 from voxrepo.convert.soc import Soc
+from voxrepo.importers.graph import ONNX_DOMAINS, opset_of
 
 ERROR, WARNING = "error", "warning"
 
@@ -127,7 +128,7 @@ def operator_report(model: onnx.ModelProto, soc: Soc) -> OperatorReport:
         )
         for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
-    opset = next((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), 0)
+    opset = opset_of(model)
     found.sort(key=lambda entry: entry.level != ERROR)
     return OperatorReport(soc.name, opset, tuple(uses), tuple(found))
 
@@ -168,7 +169,7 @@ def _replaced(applied: Sequence[AppliedRule]) -> dict[str, dict[str, int]]:
 
 def _opset(rewritten: onnx.ModelProto) -> Iterator[Finding]:
     known = operator_list()
-    opset = next((entry.version for entry in rewritten.opset_import if entry.domain in ONNX_DOMAINS), 0)
+    opset = opset_of(rewritten)
     if known.opset_min <= opset <= known.opset_max:
         return
     ask = f"export it with opset_version={min(max(opset, known.opset_min), known.opset_max)}"

@@ -126,12 +126,12 @@ def lower_stage(
         choice = searched(lowerers, excluded, court.quick, court.thorough, rows, measures, court.tell)
     judged = None if judge is None else court.final(choice.models)
     if judged is not None and not judged.accepted and not force:
-        way = "--precision mixed finds what to keep in FP32" if precision == FP16 else "--exclude keeps more layers"
         if judged.open:
             raise ConversionRefused(
                 f"the {source.stage} at {precision} could not be judged: {'; '.join(judged.reasons)}. --force takes it "
                 "unjudged"
             )
+        way = "--precision mixed finds what to keep in FP32" if precision == FP16 else "--exclude keeps more layers"
         raise ConversionRefused(
             f"the {source.stage} at {precision} does not pass the gates: {'; '.join(judged.reasons)}. {way}, and "
             "--force takes it as it is"

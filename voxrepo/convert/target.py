@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, Protocol
 
 import onnx
+import onnxruntime as ort
 
 from voxrepo.convert.plan import ShapePlan
 from voxrepo.convert.refusal import BAD_VALUE, AtcRefusal
@@ -84,6 +86,11 @@ class BuiltGraph:
     unbounded_outputs: bool
     is_built: bool = True
     script: Path | None = None
+
+
+def cpu_tools() -> dict[str, str]:
+    """Versions of voxrepo, onnx and onnxruntime: all that makes a file that no compiler of a device makes."""
+    return {"voxrepo": version("voxrepo"), "onnx": str(onnx.__version__), "onnxruntime": str(ort.__version__)}
 
 
 class Target(Protocol):

@@ -274,8 +274,8 @@ class _Work:
         return versions
 
     def _voices(self, source: StageSource) -> Voices:
-        lowered = self.job.precision != FP32 and self.job.judges is not None
-        judge = self.job.judges(self.layout, self.voice.voice, source) if lowered and self.job.judges else None
+        judges = self.job.judges if self.job.precision != FP32 else None
+        judge = judges(self.layout, self.voice.voice, source) if judges is not None else None
         return Voices(self.proof, self.calibration, judge)
 
 

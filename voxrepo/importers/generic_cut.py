@@ -10,7 +10,7 @@ from onnx import compose
 from voxrepo.importers.generic_acoustic import Acoustic
 from voxrepo.importers.generic_vocoder import Vocoder
 from voxrepo.importers.graph import normalise
-from voxrepo.importers.proof import Pieces, prove
+from voxrepo.importers.proof import prove
 from voxrepo.importers.proof_result import Proof
 from voxrepo.importers.proof_texts import proof_texts
 from voxrepo.importers.result import Progress
@@ -53,23 +53,9 @@ def cut_voice(acoustic: Acoustic, vocoder: Vocoder, id_count: int, progress: Pro
             length_scale=scales.length_scale,
             id_count=id_count,
         )
-        overlap = pieces.field.overlap_frames
         table = {symbol: [number] for number, symbol in enumerate(["_", "^", "$", *map(str, range(3, id_count))])}
         proof = prove(
-            Pieces(
-                reference=pieces.reference,
-                reference_encoder=pieces.reference_encoder,
-                encoder=pieces.encoder.model,
-                decoder=pieces.decoder.model,
-                generator=pieces.generator.model,
-                noise_scale=options.noise_scale,
-                noise_w_scale=options.noise_w_scale,
-                length_scale=options.length_scale,
-                max_frames_per_id=options.max_frames_per_id,
-                window_frames=window_frames_for(overlap),
-                overlap_frames=overlap,
-                hop_length_samples=pieces.field.hop_length_samples,
-            ),
+            pieces.to_prove(options, window_frames_for(pieces.field.overlap_frames)),
             proof_texts(table, pieces.cut.speakers),
             progress,
         )

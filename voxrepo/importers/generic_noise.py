@@ -128,11 +128,6 @@ def _replacement(writer: NodeWriter, node: onnx.NodeProto, key: str, number: int
     writer.node("Cast", [drawn], output=node.output[0], to=attribute(node, "dtype", TensorProto.FLOAT))
 
 
-def has_noise(graph: onnx.GraphProto) -> bool:
-    """Whether a graph draws random numbers."""
-    return any(node.op_type in _NORMAL | _UNIFORM for node in graph.node)
-
-
 def without_random_nodes(
     nodes: Sequence[onnx.NodeProto], key: str, prefix: str
 ) -> tuple[list[onnx.NodeProto], list[TensorProto]]:

@@ -11,6 +11,7 @@ import onnxruntime as ort
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper
 
+from voxrepo.importers.graph import opset_of
 from voxrepo.importers.onnx_file import MAX_FILE_BYTES
 from voxrepo.importers.onnx_run import open_session
 from voxrepo_contract.errors import ConfigError, ConversionRefused
@@ -67,7 +68,7 @@ class Source:
     @property
     def opset(self) -> int:
         """Version of the default operator set."""
-        return next(int(entry.version) for entry in self.model.opset_import if entry.domain in {"", "ai.onnx"})
+        return opset_of(self.model)
 
     def described(self) -> str:
         """Inputs and outputs, for messages."""
@@ -124,8 +125,8 @@ def read_source(file: Path, what: str) -> Source:
         raise ConversionRefused(f"{file}: not an ONNX file; give the {what} as an .onnx file") from error
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
-    opset = next((entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}), None)
-    if not model.graph.node or opset is None:
+    opset = opset_of(model)
+    if not model.graph.node or not opset:
         raise ConversionRefused(f"{file}: not an ONNX file, or one without a graph; give the {what} as an .onnx file")
     if not MIN_OPSET <= opset <= newest_opset():
         way = "install a newer onnxruntime, or export it" if opset > MIN_OPSET else "export it"

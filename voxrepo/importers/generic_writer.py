@@ -10,13 +10,12 @@ from voxrepo.importers.generic_cut import CutVoice
 from voxrepo.importers.generic_frontend import FrontEnd
 from voxrepo.importers.generic_request import GenericRequest
 from voxrepo.importers.generic_stage_graph import STAGE_INPUTS, stage_outputs
-from voxrepo.importers.stage_files import first_window_frames_for, gain_for, save_graph
+from voxrepo.importers.stage_files import save_graph, windowed_options
 from voxrepo_contract.stage import (
     DirectStage,
     GraphSpec,
     Interface,
     LengthRegulatedStage,
-    WindowedOptions,
     WindowedStage,
     sha256_of,
     write_stage,
@@ -104,19 +103,19 @@ class StageWriter:
     def write_vocoder(self, folder: Path) -> None:
         """Write the vocoder."""
         parts = self._parts
-        vocoder, overlap = parts.vocoder, parts.overlap_frames
-        first = first_window_frames_for(overlap, vocoder.hop_length_samples, parts.sample_rate_hz)
+        vocoder = parts.vocoder
         write_stage(
             folder,
             WindowedStage(
                 stage="vocoder",
                 program="windowed",
-                options=WindowedOptions(
-                    window_frames=parts.window_frames,
-                    overlap_frames=overlap,
-                    first_window_frames=min(max(first, vocoder.min_frames), parts.window_frames),
-                    min_frames=vocoder.min_frames,
-                    gain=gain_for(parts.proof.peak),
+                options=windowed_options(
+                    parts.overlap_frames,
+                    vocoder.hop_length_samples,
+                    parts.sample_rate_hz,
+                    parts.window_frames,
+                    parts.proof.peak,
+                    vocoder.min_frames,
                 ),
                 graphs={"generator": save_graph(folder, "generator", vocoder)},
                 interface=Interface(**self._interface()),

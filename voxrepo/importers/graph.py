@@ -17,9 +17,16 @@ from onnx import numpy_helper
 
 from voxrepo_contract.errors import ConversionRefused
 
+ONNX_DOMAINS = frozenset({"", "ai.onnx"})
+"""Names of the default operator set."""
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 RANDOM = ("RandomNormalLike",)
 """How an export draws noise; any other random operator is refused as unknown when shapes are checked."""
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """Version of the default operator set, 0 if the model names none."""
+    return next((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), 0)
 
 
 @dataclass
@@ -176,12 +183,12 @@ def normalise(model: onnx.ModelProto) -> Graph:
     Raises:
         ConversionRefused: for control flow, functions or operators outside the default operator set.
     """
-    opset = next((entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}), 0)
+    opset = opset_of(model)
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     renamed: dict[str, str] = {}
     nodes: list[onnx.NodeProto] = []
     for original in model.graph.node:
-        if original.domain not in {"", "ai.onnx"} or original.op_type in CONTROL_FLOW:
+        if original.domain not in ONNX_DOMAINS or original.op_type in CONTROL_FLOW:
             domain = f"{original.domain}." if original.domain else ""
             raise ConversionRefused(
                 f"the graph uses the operator {domain}{original.op_type}, which a Piper export does not have; "

@@ -13,16 +13,15 @@ import onnxruntime as ort
 
 from voxrepo.importers.onnx_file import load_graph
 from voxrepo.importers.piper_config import PhonemizerName, PiperConfig
-from voxrepo.importers.proof import Pieces, prove
+from voxrepo.importers.proof import prove
 from voxrepo.importers.proof_result import Proof
 from voxrepo.importers.proof_texts import proof_texts
 from voxrepo.importers.result import Progress, VoiceImport
 from voxrepo.importers.stage_files import (
-    first_window_frames_for,
-    gain_for,
     save_graph,
     stage_folders,
     window_frames_for,
+    windowed_options,
 )
 from voxrepo.importers.vits_pieces import VitsPieces, make_pieces
 from voxrepo_contract.errors import ConfigError, ConversionRefused
@@ -33,7 +32,6 @@ from voxrepo_contract.stage import (
     LengthRegulatedStage,
     TextFrontendOptions,
     TextFrontendStage,
-    WindowedOptions,
     WindowedStage,
     sha256_of,
     write_stage,
@@ -137,17 +135,14 @@ def _write_acoustic(folder: Path, voice: _Voice, inventory_sha256: str) -> None:
 
 def _write_vocoder(folder: Path, voice: _Voice) -> None:
     field = voice.pieces.field
-    first = first_window_frames_for(field.overlap_frames, field.hop_length_samples, voice.config.audio.sample_rate)
+    rate_hz, peak = voice.config.audio.sample_rate, voice.proof.peak
     write_stage(
         folder,
         WindowedStage(
             stage="vocoder",
             program="windowed",
-            options=WindowedOptions(
-                window_frames=voice.window_frames,
-                overlap_frames=field.overlap_frames,
-                first_window_frames=min(first, voice.window_frames),
-                gain=gain_for(voice.proof.peak),
+            options=windowed_options(
+                field.overlap_frames, field.hop_length_samples, rate_hz, voice.window_frames, peak
             ),
             graphs={"generator": save_graph(folder, "generator", voice.pieces.generator)},
             interface=Interface(**_feature_interface(voice)),
@@ -223,20 +218,7 @@ def build_stages(
         window_frames = window_frames_for(overlap_frames)
         progress("proving the cut", 0.2)
         proof = prove(
-            Pieces(
-                reference=pieces.reference,
-                reference_encoder=pieces.reference_encoder,
-                encoder=pieces.encoder.model,
-                decoder=pieces.decoder.model,
-                generator=pieces.generator.model,
-                noise_scale=options.noise_scale,
-                noise_w_scale=options.noise_w_scale,
-                length_scale=options.length_scale,
-                max_frames_per_id=options.max_frames_per_id,
-                window_frames=window_frames,
-                overlap_frames=overlap_frames,
-                hop_length_samples=pieces.field.hop_length_samples,
-            ),
+            pieces.to_prove(options, window_frames),
             proof_texts(config.phoneme_id_map, config.num_speakers),
             lambda message, share: progress(message, 0.2 + 0.75 * share),
         )

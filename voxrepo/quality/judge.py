@@ -195,7 +195,6 @@ class VersionJudge:
         missing = {name: why for name, why in self._measurer.missing.items() if name not in values}
         reasons = {one.not_fixed for one in self.spoken if one.not_fixed}
         if "fixed_snr_db" not in values and reasons:
-            missing.setdefault("fixed_snr_db", "")
             for name in ("fixed_snr_db", "fixed_mcd_db", "fixed_pesq"):
                 missing[name] = "; ".join(sorted(reasons))
         return missing

@@ -77,6 +77,3 @@ _ALL = (
 )  # fmt: skip
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
-
-OF_ONE_VERSION = ("level_dbfs", "p808", "clipped_ratio", "silence_ratio", "median_pitch_hz", "error_rate")
-"""What is also shown of each version alone."""

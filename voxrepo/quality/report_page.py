@@ -10,8 +10,8 @@ from voxrepo.quality.offline import Audio
 from voxrepo.quality.report import QualityReport, Sample
 from voxrepo.quality.report_tables import facts, heading, tables
 from voxrepo.reports import page
-from voxrepo.rollout.report_plots import Plot
-from voxrepo.rollout.report_tables import number
+from voxrepo.reports.plots import Plot
+from voxrepo.reports.tables import number
 
 
 def page_of(report: QualityReport, plots: Sequence[Plot]) -> str:

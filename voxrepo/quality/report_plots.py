@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from voxrepo.quality.metric import METRICS
 from voxrepo.quality.offline import Audio
 from voxrepo.quality.report import QualityReport, Sample
 from voxrepo.quality.report_tables import heading
-from voxrepo.rollout.report_plots import COLOURS, Plot, check_plots
+from voxrepo.reports.plots import COLOURS, Plot, check_plots, draw_plot
 
-REFERENCE_COLOUR, CANDIDATE_COLOUR = COLOURS[0], COLOURS[1]
+CANDIDATE_COLOUR = COLOURS[1]
 _PANELS = ("fixed_mcd_db", "fixed_pesq", "fixed_snr_db", "p808_drop", "level_difference_db", "duration_ratio")
 SPECTRUM_RANGE_DB = 70.0
 SPECTRUM_FFT = 512
@@ -34,8 +33,8 @@ def draw_plots(report: QualityReport) -> list[Plot]:
     panels = [name for name in _PANELS if any(name in row.values for row in report.judgement.rows)]
     if panels:
         plots.append(
-            _plot(
-                report,
+            draw_plot(
+                report.title,
                 "texts",
                 "Text by text",
                 "Each bar is a text; the dotted line is the gate's limit, which holds for all texts together.",
@@ -46,8 +45,8 @@ def draw_plots(report: QualityReport) -> list[Plot]:
     if report.samples:
         sample = report.samples[0]
         plots.append(
-            _plot(
-                report,
+            draw_plot(
+                report.title,
                 "spectrum",
                 "Spectrum",
                 f"Of text {sample.number + 1}, which {sample.why}: reference, candidate, and where samples line up the "
@@ -57,27 +56,6 @@ def draw_plots(report: QualityReport) -> list[Plot]:
             )
         )
     return plots
-
-
-def _plot(
-    report: QualityReport,
-    name: str,
-    title: str,
-    caption: str,
-    size_inches: tuple[float, float],
-    draw: Callable[[Any], None],
-) -> Plot:
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    # the same report gives the same file
-    with matplotlib.rc_context({"svg.hashsalt": report.title}):
-        figure = Figure(figsize=size_inches, layout="constrained")
-        draw(figure)
-        drawn = io.StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
-    svg = drawn.getvalue()
-    return Plot(name, title, caption, svg[svg.index("<svg") :])
 
 
 def _draw_bars(figure: Any, report: QualityReport, panels: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from voxrepo.quality.judgement import Judgement
 from voxrepo.quality.metric import METRICS
 from voxrepo.quality.report import differing_stages
-from voxrepo.rollout.report_tables import ReportTable, number
+from voxrepo.reports.tables import ReportTable, number
 
 _OWN = (
     ("p808", "opinion score (P.808)", ""),

@@ -73,7 +73,6 @@ class SpeakingPair:
         self._loaded: dict[Path, OfflineStage] = {}
         self._reference = {stage: self._load(reference[stage]) for stage in ("acoustic", "vocoder")}
         self._said: dict[int, tuple[Features, Audio]] = {}
-        self._reference_s: dict[tuple[str, int], float] = {}
 
     def _load(self, folder: Path) -> OfflineStage:
         if folder not in self._loaded:

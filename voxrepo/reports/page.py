@@ -6,8 +6,8 @@ import base64
 from collections.abc import Iterable
 from html import escape
 
-from voxrepo.rollout.report_plots import Plot
-from voxrepo.rollout.report_tables import ReportTable
+from voxrepo.reports.plots import Plot
+from voxrepo.reports.tables import ReportTable
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:"
 """Content security policy: whatever a text in the report may be, it cannot become more than text."""

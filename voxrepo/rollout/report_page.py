@@ -7,9 +7,10 @@ from html import escape
 from pathlib import Path
 
 from voxrepo.reports import page
+from voxrepo.reports.plots import Plot
+from voxrepo.reports.tables import number
 from voxrepo.rollout.report import MadeReport, Sample
-from voxrepo.rollout.report_plots import Plot
-from voxrepo.rollout.report_tables import facts, moment, number, tables
+from voxrepo.rollout.report_tables import facts, moment, tables
 from voxrepo.rollout.route import STABLE_ARM
 from voxrepo_contract.errors import ConfigError
 

@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from voxrepo.importers.requirements import require
+from voxrepo.reports.plots import COLOURS, Plot, check_plots, draw_plot
 from voxrepo.rollout.metric import FAILED_OUTCOMES, METRICS
 from voxrepo.rollout.report import MadeReport, Report
 from voxrepo.rollout.spec import parse_spec
 from voxrepo.rollout.statistics import Values, finite
 
-COLOURS = ("#5b6770", "#d1495b", "#00798c", "#edae49", "#30638e", "#8d6a9f", "#3a7d44", "#b56576", "#6c757d")
-"""The stable arm's first."""
 TIME_BINS = 60
 LABEL_GAP = 0.03
 """Part of the width between two labels at least."""
 CURVE_POINTS = 400
 """Of a distribution's curve: more would not be seen, and make the page large."""
-
-
-@dataclass(frozen=True)
-class Plot:
-    """Attributes:
-    name: of its file, without ending.
-    title: above it.
-    caption: what is to be seen.
-    svg: the picture.
-    """
-
-    name: str
-    title: str
-    caption: str
-    svg: str
-
-
-def check_plots() -> None:
-    """Check that plots can be drawn.
-
-    Raises:
-        ConfigError: matplotlib is not installed.
-    """
-    require("matplotlib", "drawing the plots of a report", "bench")
 
 
 def draw_plots(made: MadeReport) -> list[Plot]:
@@ -56,62 +28,41 @@ def draw_plots(made: MadeReport) -> list[Plot]:
     """
     check_plots()
     plots = [
-        _plot(
-            made,
+        draw_plot(
+            made.report.id,
             "weights",
             "Weights over time",
             "Share of each arm as the rollout set it, and requests that were served, failed ones as crosses. From the "
             "promotion on, stable is what has become it.",
             (11.0, 6.0),
-            _draw_weights,
+            lambda figure: _draw_weights(figure, made),
         )
     ]
     if any(len(series.at) for series in made.series.values()):
         plots.append(
-            _plot(
-                made,
+            draw_plot(
+                made.report.id,
                 "latency",
                 "Latency by arm",
                 "Of answered requests: median (line) and 95th percentile (dashed) over time; share of requests that "
                 "took no longer.",
                 (11.0, 4.0),
-                _draw_latency,
+                lambda figure: _draw_latency(figure, made),
             )
         )
     if _request_panels(made) or _pair_panels(made):
         plots.append(
-            _plot(
-                made,
+            draw_plot(
+                made.report.id,
                 "quality",
                 "Quality by arm",
                 "Boxes: the middle half of the requests with the median, whiskers to 1.5 times its width. Histograms: "
                 "pairs of the same text and seed; dotted lines are limits of gates.",
                 (11.0, 6.5),
-                _draw_quality,
+                lambda figure: _draw_quality(figure, made),
             )
         )
     return plots
-
-
-def _plot(
-    made: MadeReport,
-    name: str,
-    title: str,
-    caption: str,
-    size_inches: tuple[float, float],
-    draw: Callable[[Any, MadeReport], None],
-) -> Plot:
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    # the same report gives the same file
-    with matplotlib.rc_context({"svg.hashsalt": made.report.id}):
-        figure = Figure(figsize=size_inches, layout="constrained")
-        draw(figure, made)
-        drawn = io.StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
-    svg = drawn.getvalue()
-    return Plot(name, title, caption, svg[svg.index("<svg") :])
 
 
 def _colours(report: Report) -> dict[str, str]:

@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
+from voxrepo.reports.tables import ReportTable, Row, number
 from voxrepo.rollout.gates import GateVerdict
 from voxrepo.rollout.metric import METRICS
 from voxrepo.rollout.report import Measured, Report
-
-Row = list[str]
-
-
-@dataclass(frozen=True)
-class ReportTable:
-    """Attributes:
-    title: above it.
-    note: below it; may be empty.
-    headings: of the columns.
-    rows: of cells, as many as headings.
-    """
-
-    title: str
-    note: str
-    headings: Row
-    rows: list[Row]
 
 
 def moment(at: float) -> str:
     """A moment in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at)) + " UTC"
-
-
-def number(value: float | None) -> str:
-    """Three digits that count."""
-    if value is None:
-        return ""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def facts(report: Report) -> list[tuple[str, str]]:

@@ -256,11 +256,11 @@ class Arms(ArmBook):
             return False
         if record.is_held:
             return record.name in self._board.state.held
-        is_unused = self._is_unused(record.name, record.voice.spec.versions)
-        if not is_unused and now_s - record.drain_since_s >= EXCHANGE_DRAIN_S:
+        if self._is_unused(record.name, record.voice.spec.versions):
+            record.is_held = True
+        elif now_s - record.drain_since_s >= EXCHANGE_DRAIN_S:
             log.warning("requests for %s still go on after %g s; they are cut off", record.name, EXCHANGE_DRAIN_S)
-            is_unused = True
-        record.is_held = is_unused
+            record.is_held = True
         return False
 
     def _end_change(self, now_s: float) -> None:

@@ -20,7 +20,6 @@ from voxrepo.supervisor.arm_table import ArmTable
 from voxrepo.supervisor.device import Device
 from voxrepo.supervisor.state import ModelStatus
 from voxrepo_contract.errors import Unavailable, VoxrepoError
-from voxrepo_contract.names import VOICE_STAGES
 from voxrepo_contract.stage import WindowedStage
 
 LOADS_AT_ONCE = 8
@@ -224,8 +223,7 @@ def engine_calls(inventory: Inventory, cores: int, edge_workers: int = 1) -> dic
     """
     calls = {name: _busy_calls(config) for name, config in inventory.models.items()}
     for name, voice in inventory.voices.items():
-        for stage in VOICE_STAGES:
-            config = _stage_config(voice, stage, cores)
+        for stage, config in _stage_configs(voice, cores).items():
             calls[config.name] = _busy_calls(config)
             if _takes_cores(voice, stage, config) and edge_workers <= 1:
                 calls[config.name] //= 2
@@ -244,17 +242,22 @@ def engine_pools(inventory: Inventory, cores: int, edge_workers: int = 1) -> dic
     """
     pools = {}
     for name, voice in inventory.voices.items():
-        stages = {stage: _stage_config(voice, stage, cores) for stage in ("acoustic", "vocoder")}
-        if all(_takes_cores(voice, stage, config) for stage, config in stages.items()):
-            instances = sum(_instances(config) for config in stages.values())
+        configs = _stage_configs(voice, cores)
+        sharing = [config for stage, config in configs.items() if _takes_cores(voice, stage, config)]
+        if len(sharing) == 2:
+            instances = sum(map(_instances, sharing))
             pools[name] = min(cores, instances) + max(edge_workers, 1)
     return pools
 
 
-def _stage_config(voice: CheckedVoice, stage: str, cores: int) -> ModelConfig:
-    settings = getattr(voice.spec.stages, stage)
-    name, on_npu = voice.spec.voice, voice.is_on_npu(stage)
-    return stage_config(name, stage, settings, channels=voice.channels, cores=cores, on_npu=on_npu)
+def _stage_configs(voice: CheckedVoice, cores: int) -> dict[str, ModelConfig]:
+    """By stage, in the order in which a request passes them."""
+    return {
+        stage: stage_config(
+            voice.spec.voice, stage, settings, channels=voice.channels, cores=cores, on_npu=voice.is_on_npu(stage)
+        )
+        for stage, settings in voice.spec.stages.items()
+    }
 
 
 def _takes_cores(voice: CheckedVoice, stage: str, config: ModelConfig) -> bool:

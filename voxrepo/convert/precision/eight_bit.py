@@ -18,8 +18,9 @@ from onnxruntime.quantization.calibrate import CalibrationMethod, TensorData, Te
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from onnxruntime.quantization.quant_utils import QuantType
 
-from voxrepo.convert.precision.nodes import opset_of, plain
+from voxrepo.convert.precision.nodes import plain
 from voxrepo.convert.proof_cases import open_session
+from voxrepo.importers.graph import opset_of
 from voxrepo.importers.onnx_run import run
 from voxrepo_contract.errors import ConversionRefused
 

@@ -20,7 +20,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from voxrepo.convert.precision.nodes import DEFAULT_DOMAINS, elem_types, opset_of, plain
+from voxrepo.convert.onnx_graph import elem_types
+from voxrepo.convert.precision.nodes import plain
+from voxrepo.importers.graph import ONNX_DOMAINS, opset_of
 from voxrepo_contract.errors import ConversionRefused
 
 Form = Literal["rounded", "stored"]
@@ -107,7 +109,7 @@ class _Lowering:
 
     def reason(self, node: onnx.NodeProto) -> str:
         """Why a node cannot be lowered, empty if it can."""
-        if node.domain not in DEFAULT_DOMAINS:
+        if node.domain not in ONNX_DOMAINS:
             return "it is not an operator of ONNX"
         if node.op_type in _DRAWS:
             return "it draws random numbers, which are to be those of the source"

@@ -7,12 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import onnx
-from onnx import TensorProto, numpy_helper, shape_inference
+from onnx import TensorProto, numpy_helper
 
-from voxrepo.importers.graph import CONTROL_FLOW
+from voxrepo.importers.graph import CONTROL_FLOW, ONNX_DOMAINS
 from voxrepo_contract.errors import ConversionRefused, InvalidArgument
 
-DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 _SHOWN = 5
 
 
@@ -34,7 +33,7 @@ def plain(model: onnx.ModelProto) -> onnx.ModelProto:
                 f"the graph has the operator {node.op_type} (node {node.name or node.output[0]!r}), whose branches "
                 "cannot be lowered; simplify the graph, or convert at fp32"
             )
-        if node.op_type == "Constant" and node.domain in DEFAULT_DOMAINS:
+        if node.op_type == "Constant" and node.domain in ONNX_DOMAINS:
             value = _constant(node)
             if value is not None:
                 graph.initializer.append(value)
@@ -73,23 +72,6 @@ def _constant(node: onnx.NodeProto) -> TensorProto | None:
 
 def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, Sequence) else [value]
-
-
-def opset_of(model: onnx.ModelProto) -> int:
-    """Version of the default operator set."""
-    return next((entry.version for entry in model.opset_import if entry.domain in DEFAULT_DOMAINS), 0)
-
-
-def elem_types(model: onnx.ModelProto) -> dict[str, int]:
-    """ONNX element type of every tensor that has one."""
-    inferred = shape_inference.infer_shapes(model, data_prop=True)
-    types = {
-        value.name: value.type.tensor_type.elem_type
-        for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)
-        if value.type.HasField("tensor_type") and value.type.tensor_type.elem_type
-    }
-    types.update({tensor.name: tensor.data_type for tensor in model.graph.initializer})
-    return types
 
 
 def largest(tensor: TensorProto) -> float:

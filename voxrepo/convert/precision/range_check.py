@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from voxrepo.convert.onnx_graph import elem_types
 from voxrepo.convert.precision.half import MAX_HALF
-from voxrepo.convert.precision.nodes import elem_types, plain
+from voxrepo.convert.precision.nodes import plain
 from voxrepo.convert.proof_cases import open_session
 from voxrepo.importers.onnx_run import run
 

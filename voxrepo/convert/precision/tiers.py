@@ -9,14 +9,6 @@ TIERS = (FP32, FP16, MIXED, INT8)
 ALIASES = {"origin": FP32}
 """ATC's own name for leaving a graph as it is."""
 
-MEANING = {
-    FP32: "as the source computes",
-    FP16: "everything in half precision that has such a form",
-    MIXED: "half precision, but for the layers that the gates need in full; they are found",
-    INT8: "8-bit weights and inputs of convolutions and products, but for the layers that the gates need; they are "
-    "found",
-}
-
 
 def parse_precision(text: str) -> str:
     """The tier of that name.

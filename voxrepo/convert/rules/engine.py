@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
+from voxrepo.convert.onnx_graph import sized
 from voxrepo.convert.rules.folding import fold_constants, fold_shapes
 from voxrepo.convert.rules.opset import lower_opset
 from voxrepo.convert.rules.rule import AppliedRule, Rule
 from voxrepo.convert.rules.table import INTERFACE_RULES, RULES
-from voxrepo.convert.rules.workbench import ONNX_DOMAINS, Builder, Workbench, bodies_of
+from voxrepo.convert.rules.workbench import Builder, Workbench, bodies_of
 from voxrepo.convert.soc import Soc
+from voxrepo.importers.graph import ONNX_DOMAINS
 
 _MAX_PASSES = 50
 """Every pass removes operators; a real graph is done after three or four."""
@@ -54,15 +56,10 @@ def fix_shapes(
 
     Args:
         model: not changed.
-        sizes: dims by name of input; what is not named stays as it is.
+        sizes: dims by name of input; what is not named, or -1, stays as it is.
         soc: chip that it is for.
     """
-    fixed = onnx.ModelProto()
-    fixed.CopyFrom(model)
-    for value in fixed.graph.input:
-        for dim, size in zip(value.type.tensor_type.shape.dim, sizes.get(value.name, ()), strict=False):
-            if size > 0:
-                dim.dim_value = size
+    fixed = sized(model, sizes)
     for value in fixed.graph.output:
         # names of axes that have a size now
         for dim in value.type.tensor_type.shape.dim:

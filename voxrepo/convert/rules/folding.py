@@ -10,8 +10,8 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from voxrepo.convert.rules.rule import AppliedRule
-from voxrepo.convert.rules.workbench import ONNX_DOMAINS, Workbench, bodies_of, names_read
-from voxrepo.importers.graph import attribute
+from voxrepo.convert.rules.workbench import Workbench, bodies_of, names_read
+from voxrepo.importers.graph import ONNX_DOMAINS, attribute
 
 SHAPES = "static_shape"
 CONSTANTS = "constants"

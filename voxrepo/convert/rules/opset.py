@@ -9,8 +9,8 @@ from onnx import defs
 
 from voxrepo.convert.onnx_graph import operator_list
 from voxrepo.convert.rules.rule import AppliedRule
-from voxrepo.convert.rules.workbench import ONNX_DOMAINS, Workbench, bodies_of
-from voxrepo.importers.graph import attribute
+from voxrepo.convert.rules.workbench import Workbench, bodies_of
+from voxrepo.importers.graph import ONNX_DOMAINS, attribute
 
 LOWER = "lower_opset"
 

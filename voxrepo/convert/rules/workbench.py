@@ -11,11 +11,10 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
-from voxrepo.importers.graph import attribute
+from voxrepo.importers.graph import attribute, opset_of
 
 Dims = tuple[int | None, ...]
 
-ONNX_DOMAINS = frozenset({"", "ai.onnx"})
 _LARGE_ELEMENTS = 4096
 """Constants above this are left out of shape inference: no shape depends on their values."""
 
@@ -59,7 +58,7 @@ class Workbench:
                 self.constants[node.output[0]] = value
             else:
                 self.nodes.append(node)
-        self.opset = next((e.version for e in model.opset_import if e.domain in ONNX_DOMAINS), 0)
+        self.opset = opset_of(model)
         self.shapes: dict[str, Dims] = {}
         self.elem_types: dict[str, int] = {}
         self._taken = {name for node in self.nodes for name in (node.name, *node.output, *names_read(node))}
