@@ -14,7 +14,7 @@ import pytest
 from voxrepo.edge.holding import NOTICE_S
 from voxrepo.edge.in_use import usage_key
 from voxrepo.rollout.route import Overflow
-from voxrepo_contract.errors import InvalidArgument, NotFound, Unavailable
+from voxrepo_contract.errors import InvalidArgument, NotFound, PermissionDenied, Unavailable
 
 from .arms import (
     ARM,
@@ -245,6 +245,67 @@ async def test_while_a_voice_drains_what_has_begun_goes_on_and_what_comes_waits(
         assert place.plane.in_use.counts == {}
         place.change(draining=[])
         assert arm_of(await later[0])[0] == ARM
+
+
+async def test_a_request_that_waits_in_line_over_an_exchange_in_place_is_told_who_answered_it(tmp_path: Path) -> None:
+    """The stages are gone, then others are there, and only then the table says so and lets requests go on."""
+    async with arm_rig(tmp_path, None) as place:
+        place.change(engine_calls={**place.tables.table.engine_calls, VOICE: 1})
+        place.stages.delays_s = {VOICE: 0.3}
+        first, second = asyncio.create_task(place.ask()), asyncio.create_task(place.ask())
+        await asyncio.sleep(0.1)
+        place.change(held=[VOICE])
+        assert arm_of(await first) == ("stable", STABLE_VERSIONS)
+        place.stages.flipped.add(VOICE)
+        await asyncio.sleep(0.3)
+        assert place.stages.names() == [VOICE], "a call whose turn comes while nothing may go on is not made"
+        new = place.stages.entry.model_copy(update={"versions": ARM_VERSIONS})
+        place.change(voices={VOICE: new})
+        place.change(held=[])
+        response = await asyncio.wait_for(second, 5)
+        assert arm_of(response) == ("stable", ARM_VERSIONS)
+        np.testing.assert_array_equal(audio_of(response), signed(whole_audio("hello", 5, place.stages.entry), ARM))
+        assert place.stages.names() == [VOICE, VOICE]
+        assert place.plane.in_use.counts == {}
+
+
+async def test_a_request_in_line_is_not_moved_when_another_ensemble_comes_to_serve_its_voice(tmp_path: Path) -> None:
+    async with arm_rig(tmp_path, None) as place:
+        place.change(engine_calls={**place.tables.table.engine_calls, VOICE: 1})
+        place.stages.delays_s = {VOICE: 0.2}
+        tasks = [asyncio.create_task(place.ask()) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        moving = place.stages.entry.model_copy(update={"engine_model": f"{VOICE}.{ARM}", "versions": ARM_VERSIONS})
+        place.change(voices={VOICE: moving})
+        assert [arm_of(await task) for task in tasks] == [("stable", STABLE_VERSIONS)] * 2
+        assert place.stages.names() == [VOICE, VOICE]
+
+
+async def test_a_recovery_costs_those_in_line_no_failed_call(tmp_path: Path) -> None:
+    async with arm_rig(tmp_path, None) as place:
+        place.change(engine_calls={**place.tables.table.engine_calls, VOICE: 1, f"{VOICE}.vocoder": 1})
+        place.stages.delays_s = {VOICE: 0.2}
+        tasks = [asyncio.create_task(place.ask()) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        place.change(held=[VOICE])
+        place.stages.fault = lambda name, _: (grpc.StatusCode.INTERNAL, "Stub process 'x' is not healthy.")
+        await asyncio.sleep(0.2)
+        place.stages.fault = lambda name, _: None
+        place.change(held=[])
+        for task in tasks:
+            assert arm_of(await asyncio.wait_for(task, 5)) == ("stable", STABLE_VERSIONS)
+        # the one that met the fault is made again, the others were not sent
+        assert len(place.stages.calls) == 4
+
+
+async def test_what_no_client_may_call_does_not_wait_for_a_voice_that_is_held(tmp_path: Path) -> None:
+    async with arm_rig(tmp_path, canary(50)) as place:
+        place.change(held=[VOICE])
+        made_up = {f"{VOICE}.nonsense", f"{VOICE}.nonsense.stream"}
+        place.stages.missing |= made_up
+        for name in (*made_up, f"{VOICE}.vocoder"):
+            with pytest.raises((NotFound, PermissionDenied)):
+                await asyncio.wait_for(place.ask(model=name), 1)
 
 
 # ---- policies

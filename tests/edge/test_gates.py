@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,27 +12,11 @@ from hypothesis import strategies as st
 from voxrepo.edge.gates import CONTINUATION_ROOM, MAX_GATES, NOW, OTHER_MODELS, CallGate, Gates
 from voxrepo.edge.lines import LEAD_S, MAX_AHEAD_S, PATIENCE_S, Need, Place
 from voxrepo.edge.playback import Playback
-from voxrepo.edge.pools import STUCK_S
 from voxrepo.edge.voice_calls import JOINED_PACE
 from voxrepo_contract.errors import Unavailable
 
+from .lining import heard, taken, whole
 from .virtual_time import now_s, run
-
-
-async def taken(gate: CallGate, need: Need = NOW, **options: Any) -> Place:
-    place = await gate.enter(None, need, **options)
-    assert place is not None
-    return place
-
-
-def heard(needed_by_s: float | None) -> Need:
-    """A piece that somebody listens to; the first one without a moment."""
-    return Need(needed_by_s, begins=needed_by_s is None, is_heard=True)
-
-
-def whole(needed_by_s: float | None) -> Need:
-    """A part of an answer that is waited for as a whole; the first one without a moment."""
-    return Need(needed_by_s, begins=needed_by_s is None)
 
 
 async def order_of(gate: CallGate, needed: list[tuple[str, float | None]]) -> list[str]:
@@ -445,104 +428,3 @@ def test_nobody_waits_for_ever_behind_first_pieces(need: Need) -> None:
         await flooding
 
     run(scenario())
-
-
-def pooled(limits: dict[str, int], places: int) -> Gates:
-    return Gates(limits.get, 32, now_s, lambda model: (model.partition(".")[0], places))
-
-
-def test_models_of_a_pool_share_its_places_and_its_order() -> None:
-    async def scenario() -> None:
-        gates = pooled({"voice": 6, "voice.vocoder": 2, "other": 2}, places=2)
-        ensemble, vocoder, other = gates.of("voice"), gates.of("voice.vocoder", 1), gates.of("other")
-        first, second = await taken(ensemble), await taken(ensemble)
-        await asyncio.wait_for(taken(other), 1)
-        later = asyncio.create_task(taken(ensemble))
-        await asyncio.sleep(0)
-        piece = asyncio.create_task(taken(vocoder, heard(None)))
-        await asyncio.sleep(1)
-        assert not later.done()
-        assert not piece.done()
-        ensemble.leave(first)
-        await asyncio.sleep(0)
-        assert (await asyncio.wait_for(piece, 1)).line == "voice.vocoder version 1"
-        assert not later.done(), "who came first is not heard yet"
-        ensemble.leave(second)
-        assert await asyncio.wait_for(later, 1)
-
-    run(scenario())
-
-
-def test_a_full_gate_does_not_keep_the_places_of_its_pool_from_others() -> None:
-    async def scenario() -> None:
-        gates = pooled({"voice.acoustic": 1, "voice.vocoder": 1}, places=2)
-        acoustic, vocoder = gates.of("voice.acoustic", 1), gates.of("voice.vocoder", 1)
-        await taken(acoustic)
-        waiting = asyncio.create_task(taken(acoustic, heard(None)))
-        await asyncio.sleep(0)
-        assert await asyncio.wait_for(taken(vocoder, heard(30.0)), 1)
-        assert not waiting.done()
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-
-    run(scenario())
-
-
-def test_calls_that_hang_do_not_hold_the_places_of_a_pool() -> None:
-    async def scenario() -> None:
-        gates = pooled({"voice.vocoder": 2}, places=2)
-        candidate, stable = gates.of("voice.vocoder", 2), gates.of("voice.vocoder", 1)
-        for _ in range(2):
-            await taken(candidate)
-        asked_s = now_s()
-        waiting = [asyncio.create_task(taken(stable, heard(None))) for _ in range(2)]
-        assert all(await asyncio.gather(*waiting))
-        assert now_s() - asked_s == pytest.approx(STUCK_S, abs=0.1)
-        # its own version's places stay taken
-        more = asyncio.create_task(taken(candidate))
-        await asyncio.sleep(30)
-        assert not more.done()
-        more.cancel()
-        await asyncio.gather(more, return_exceptions=True)
-
-    run(scenario())
-
-
-def test_the_wait_for_a_pool_counts_the_calls_of_all_its_models() -> None:
-    async def scenario() -> None:
-        gates = pooled({"voice": 2, "voice.vocoder": 2}, places=1)
-        prices = {"voice": (0.2, 0.0), "voice.vocoder version 1": (0.1, 0.0)}
-        ensemble, vocoder = gates.of("voice"), gates.of("voice.vocoder", 1)
-        place = await taken(ensemble)
-        waiting = [asyncio.create_task(taken(vocoder, heard(None))), asyncio.create_task(taken(ensemble))]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert ensemble.wait_s(prices.__getitem__) == pytest.approx(0.2 + 0.1 + 0.2)
-        assert vocoder.wait_s(prices.__getitem__, is_heard=True) == pytest.approx(0.2 + 0.1)
-        ensemble.leave(place)
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-
-    run(scenario())
-
-
-async def test_forgotten_gates_leave_their_pool() -> None:
-    gates = pooled({"voice.vocoder": 1}, places=1)
-    pool = gates.of("voice.vocoder", 1).pool
-    for version in range(2, 2 * MAX_GATES):
-        gates.of("voice.vocoder", version)
-    assert len(pool.gates) <= MAX_GATES
-    gates.refresh()
-
-
-async def test_a_raised_limit_of_a_pool_holds_at_once() -> None:
-    places = 1
-    gates = Gates({"voice": 4}.get, 32, pool_of=lambda model: ("voice", places))
-    await taken(gates.of("voice"))
-    waiting = asyncio.create_task(taken(gates.of("voice")))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    places = 2
-    gates.refresh()
-    assert await asyncio.wait_for(waiting, 1)

@@ -92,3 +92,12 @@ async def test_looks_at_the_file_by_itself(tmp_path: Path) -> None:
             break
     task.cancel()
     assert watcher.table.generation == 2
+
+
+def test_the_models_of_a_voice_use_its_pool_also_while_it_has_no_row() -> None:
+    rows = {"a": voice("a"), "a.new": voice("a.new", voice="a", arm="new"), "a.b": voice("a.b")}
+    table = EdgeTable(generation=1, voices=rows, engine_pools={"a": 3})
+    names = ("a", "a.new", "a.vocoder", "a.stable", "a.b", "a.b.vocoder", "other", "other.vocoder")
+    assert [name for name in names if table.pool_of(name)] == ["a", "a.new", "a.vocoder", "a.stable"]
+    table = EdgeTable(generation=2, ready=False, engine_pools={"a": 3})
+    assert [table.pool_of(name) for name in ("a", "a.vocoder", "b")] == ["a", "a", None]

@@ -8,6 +8,8 @@ import pytest
 
 from voxrepo.repository.layout import Layout
 
+from .arm_scene import Scene, make_scene
+
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
@@ -15,6 +17,11 @@ def layout(tmp_path: Path) -> Layout:
     layout.model_repository.mkdir(parents=True)
     layout.ensembles.mkdir()
     return layout
+
+
+@pytest.fixture
+def scene(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return make_scene(layout, monkeypatch)
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:

@@ -2,157 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.repository.tiny import make_voice
-from voxrepo.edge.table import EdgeTable, read_table
-from voxrepo.repository.arms import CheckedArm, check_arm
-from voxrepo.repository.check import CheckedVoice, take_inventory
-from voxrepo.repository.layout import Layout
 from voxrepo.rollout.pins import pin_versions
-from voxrepo.rollout.plan import Plan, PlannedVoice, ReplicaStatus, RolloutFolder, Versions, read_json, write_json
+from voxrepo.rollout.plan import Plan, PlannedVoice, write_json
 from voxrepo.rollout.route import Route
-from voxrepo.supervisor import arm_change
-from voxrepo.supervisor.arm_change import EngineFacts
-from voxrepo.supervisor.arm_work import Spoiled, Standing
-from voxrepo.supervisor.arms import EXCHANGE_DRAIN_S, SUSPECT_S, UNLOAD_LIMIT_S, Arms
-from voxrepo.supervisor.board import Board
-from voxrepo.supervisor.loader import initial_statuses
-from voxrepo.supervisor.state import ServerState, StateFolder
+from voxrepo.supervisor.arm_work import Spoiled
+from voxrepo.supervisor.arms import SUSPECT_S, UNLOAD_LIMIT_S
 from voxrepo.supervisor.stub_watch import Stub
-from voxrepo_contract.errors import Unavailable, VoxrepoError
+from voxrepo_contract.errors import Unavailable
 
-A: Versions = {"text_frontend": 1, "acoustic": 1, "vocoder": 1}
-B: Versions = {**A, "vocoder": 2}
-
-
-class Scene:
-    """One server with a voice ``one`` and a fake engine; time goes by as the test says."""
-
-    def __init__(self, layout: Layout) -> None:
-        make_voice(layout, "one")
-        vocoder = layout.model_repository / "one.vocoder"
-        shutil.copytree(vocoder / "1", vocoder / "2")
-        self.layout = layout
-        self.now_s = 100.0
-        self.uses: set[str] = set()
-        self.is_behind = False
-        self.done: list[str] = []
-        self.problems: dict[str, VoxrepoError] = {}
-        self.is_slow = False
-        folder = StateFolder(layout)
-        folder.acquire()
-        self.board = Board(folder, ServerState(pid=1, started_at=0.0, phase="ready"), lambda state: None)
-        self.board.inventory = take_inventory(layout)
-        models = [one.model_copy(update={"state": "ready"}) for one in initial_statuses(self.board.inventory).values()]
-        self.board.update(models=models)
-        self.board.publish(ready=True)
-        self.moved: list[CheckedVoice] = []
-        self.released: list[tuple[str, set[int]]] = []
-        self.arms = Arms(layout, "here", self.board, lambda: self, 60.0)  # type: ignore[arg-type,return-value]
-        self.start_engine()
-        self.folder = RolloutFolder(layout.rollouts)
-        self.generation = 0
-
-    def start_engine(self) -> None:
-        self.arms.engine_started(
-            EngineFacts(
-                "unix:/engine",
-                lambda model, version: 0,
-                lambda: None,
-                lambda: None,
-                self.moved.append,
-                lambda model, versions, now_s: self.released.append((model, set(versions))),
-            )
-        )
-
-    def wait_for(self, generation: int, give_up: Callable[[], bool]) -> bool:
-        return not self.is_behind
-
-    def are_free_of(self, generation: int, key: str) -> bool:
-        return not self.is_behind and key not in self.uses
-
-    def plan(self, stable: Versions = A, **changes: Any) -> None:
-        self.generation += 1
-        voice = PlannedVoice(rollout="r", stable=stable, **changes)
-        write_json(self.folder.plan_file, Plan(generation=self.generation, voices={"one": voice}))
-
-    def step(self, count: int = 1, seconds: float = 0.2) -> None:
-        for _ in range(count):
-            self.now_s += seconds
-            self.arms.step(self.now_s)
-
-    @property
-    def table(self) -> EdgeTable:
-        return read_table(StateFolder(self.layout).table_file)
-
-    @property
-    def status(self) -> ReplicaStatus:
-        status = read_json(self.folder.status_file("here"), ReplicaStatus)
-        assert status is not None
-        return status
-
-    def ready_arm(self, weight: float = 10.0) -> None:
-        """Plan an arm and have it loaded."""
-        self.plan(arms={"new": B}, route=Route(rollout="r", policy="canary", weights={"new": weight}))
-        self.step(3)
-        assert self.status.voices["one"].arms["new"].state == "ready"
-
-
-@pytest.fixture
-def scene(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    scene = Scene(layout)
-
-    class FakeWork:
-        def __init__(self, *arguments: Any) -> None:
-            pass
-
-        def load_arm(self, standing: Standing, arm: str, versions: Versions) -> CheckedArm:
-            self._do(f"load {arm}")
-            return check_arm(layout, standing.voice, arm, versions)
-
-        def release(self, standing: Standing, arm: str | None) -> None:
-            self._do(f"release {arm}")
-
-        def swap(self, standing: Standing, moved: CheckedVoice) -> None:
-            self._do("swap")
-
-        def replace(self, standing: Standing, versions: Versions) -> CheckedVoice:
-            self._do("replace")
-            return check_arm(layout, standing.voice, "next", versions).as_voice()
-
-        def _do(self, what: str) -> None:
-            scene.done.append(what)
-            if what in scene.problems:
-                raise scene.problems[what]
-
-    class FakeRun:
-        """An operation that is done at once, unless the test says otherwise."""
-
-        def __init__(self, name: str, operation: Callable[[], object]) -> None:
-            self.started_s = 0.0
-            self.problem: str | None = None
-            self.is_spoiled = False
-            try:
-                self.result = operation()
-            except VoxrepoError as error:
-                self.problem, self.is_spoiled = error.message, isinstance(error, Spoiled)
-
-        @property
-        def is_done(self) -> bool:
-            return not scene.is_slow
-
-        def join(self, timeout_s: float) -> None:
-            pass
-
-    monkeypatch.setattr(arm_change, "ArmWork", FakeWork)
-    monkeypatch.setattr(arm_change, "ArmRun", FakeRun)
-    return scene
+from .arm_scene import A, B, Scene
 
 
 def test_an_arm_gets_its_row_and_its_route_only_when_it_is_ready(scene: Scene) -> None:
@@ -378,39 +240,6 @@ def test_a_voice_that_is_given_up_takes_its_arms_along(scene: Scene) -> None:
     scene.board.publish()
     assert scene.table.voices == {}
     assert scene.status.generation == 1
-
-
-def test_requests_that_have_begun_end_before_versions_are_exchanged_in_place_and_later_ones_wait(scene: Scene) -> None:
-    scene.uses = {"one|text_frontend=1,acoustic=1,vocoder=1"}
-    scene.plan(B, resource_preserving=True)
-    scene.step(2)
-    assert scene.table.draining == ["one"]
-    assert scene.arms.held == set(), "what has begun needs further calls"
-    scene.step(5)
-    assert scene.done == []
-    scene.uses = set()
-    scene.step(2)
-    assert scene.arms.held == {"one"}
-    assert scene.done == [], "the edge does not hold it yet"
-    scene.board.update(held=["one"])
-    scene.step()
-    assert (scene.done, scene.arms.held) == (["replace"], {"one"})
-    scene.step(2)
-    assert scene.arms.held == set()
-    assert scene.table.draining == []
-    assert scene.status.voices["one"].stable == B
-
-
-def test_what_does_not_end_in_time_does_not_keep_versions_from_being_exchanged(scene: Scene) -> None:
-    scene.uses = {"one|text_frontend=1,acoustic=1,vocoder=1"}
-    scene.plan(B, resource_preserving=True)
-    scene.step(2)
-    scene.now_s += EXCHANGE_DRAIN_S
-    scene.step()
-    assert scene.arms.held == {"one"}
-    scene.board.update(held=["one"])
-    scene.step()
-    assert scene.done == ["replace"]
 
 
 def test_a_voice_that_is_not_here_has_its_arms_refused(scene: Scene) -> None:

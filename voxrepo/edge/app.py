@@ -156,11 +156,8 @@ class Edge:
         return None if limit is None else self._share.of(limit)
 
     def _pool_of(self, model: str) -> tuple[str, int] | None:
-        table = self._tables.table
-        entry = table.voices.get(model)
-        voice = entry.base if entry is not None else model.rpartition(".")[0]
-        limit = table.engine_pools.get(voice)
-        return None if limit is None else (voice, self._share.of(limit))
+        pool = self._tables.table.pool_of(model)
+        return None if pool is None else (pool, self._share.of(self._tables.table.engine_pools[pool]))
 
     async def _start_site(self, runner: web.AppRunner, port: int, flag: str) -> int:
         await runner.setup()

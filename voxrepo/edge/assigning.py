@@ -51,6 +51,11 @@ class Assignment:
             return False
         return any(table.voices.get(entry.name) != entry for entry in self.entries)
 
+    def is_replaced(self, table: EdgeTable) -> bool:
+        """Whether the ensemble that was to serve the request has other versions by now."""
+        entry = self.entry
+        return any(row.ensemble == entry.ensemble and row.versions != entry.versions for row in table.voices.values())
+
 
 class Assigner:
     """Assigns requests. Keeps the state of overflows by voice, and nothing else.

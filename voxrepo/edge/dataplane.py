@@ -104,9 +104,7 @@ class DataPlane:
         self._holding = Holding(tables, hold_timeout_s)
         self._admission = Admission(engine, lambda: self.voices, limits, show_streams)
         engine.observers.append(self._admission.observe)
-        calls = VoiceCalls(
-            engine, self._holding, self._refusal, lambda asked: asked.is_gone(tables.table), self._admission
-        )
+        calls = VoiceCalls(engine, self._holding, self._refusal, lambda: tables.table, self._admission)
         self.in_use = InUse(unused)
         wait_s = self._admission.wait_s
         copies = None
@@ -219,9 +217,10 @@ class DataPlane:
         return self.voices.get(name)
 
     def _held_of(self, name: str) -> str | None:
-        """The held or draining voice that ``name`` is, or is an arm of."""
-        keeps_out, base = self._holding.keeps_out, name.rpartition(".")[0]
-        return name if keeps_out(name) else base if keeps_out(base) else None
+        """The held or draining voice that ``name`` is, or is an arm of; other names are not waited for."""
+        row = self.voices.get(name)
+        base = name if row is None else row.base
+        return base if self._holding.keeps_out(base) else None
 
     def _inner(self, name: str) -> str:
         """The model behind ``name``: for a stream, its voice."""

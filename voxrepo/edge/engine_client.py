@@ -89,6 +89,14 @@ class CallerTimedOut(Exception):
     """The caller's deadline passed; the engine's call goes on."""
 
 
+class CalledOff(Exception):
+    """The call was not made: when its turn came, it was not wanted any more."""
+
+
+def _never() -> bool:
+    return False
+
+
 _TRANSPORT_TEXT = re.compile(
     r"failed to connect|socket closed|stream removed|connection (reset|refused)|broken pipe|unix:|ipv[46]:|GOAWAY",
     re.IGNORECASE,
@@ -155,6 +163,7 @@ class EngineClient:
         *,
         need: Need = NOW,
         told: Callable[[CallReport], None] = lambda report: None,
+        is_off: Callable[[], bool] = _never,
     ) -> Any:
         """Call ``ModelInfer``.
 
@@ -163,6 +172,7 @@ class EngineClient:
             deadline_s: the caller's deadline on the clock of ``time.monotonic``; the engine does not learn of it.
             need: what it is for; orders the line. Calls that go on with something begun find room in a full one.
             told: called when the call has ended, like the observers.
+            is_off: asked when the call has got its place and is about to be made; a wait in line may be long.
 
         Returns:
             ``ModelInferResponse``.
@@ -170,6 +180,7 @@ class EngineClient:
         Raises:
             Unavailable: too many callers wait already.
             CallerTimedOut: the deadline passed.
+            CalledOff: ``is_off`` said so.
             EngineCallFailed: the engine refused or cannot be reached.
             ModelReloaded: see :meth:`let_go`.
         """
@@ -187,7 +198,7 @@ class EngineClient:
             for observer in (*self.observers, told):
                 observer(report)
 
-        return await self._shielded(gate, self._infer, request, deadline_s, need, units, ended)
+        return await self._shielded(gate, self._infer, request, deadline_s, need, units, ended, is_off)
 
     def let_go(self, model: str) -> int:
         """Let go of the calls of a model that run, because it was loaded again: their callers are told and may repeat
@@ -215,12 +226,16 @@ class EngineClient:
         need: Need = NOW,
         units: int = 1,
         ended: Callable[[Place, Any], None] = lambda place, answer: None,
+        is_off: Callable[[], bool] = _never,
     ) -> Any:
         place = None
         if _left_s(deadline_s) != 0:
             place = await gate.enter(_left_s(deadline_s), need, units)
         if place is None:
             raise CallerTimedOut
+        if is_off():
+            gate.leave(place)
+            raise CalledOff
         task = asyncio.create_task(self._run(gate, place, stub, request, ended))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -15,8 +15,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from voxrepo.edge.lines import Line, Need, Place
-from voxrepo.edge.pools import Clock, Pool
+from voxrepo.edge.lines import Line, Need, Place, next_arrival
+from voxrepo.edge.pools import Clock, Pool, wait_behind
 from voxrepo_contract.errors import Unavailable
 from voxrepo_contract.names import VOICE_STAGES
 
@@ -66,6 +66,8 @@ class CallGate:
 
     Attributes:
         line: who waits.
+        inside: calls in the engine.
+        pool: as above.
         draining: calls whose callers are gone.
     """
 
@@ -87,15 +89,15 @@ class CallGate:
         self._max_waiting = max_waiting
         self._clock = clock
         self.line = Line()
-        self.pool = Pool(clock) if pool is None else pool
-        self.pool.gates.append(self)
-        self._inside: set[Place] = set()
+        self.inside: set[Place] = set()
         self.draining = 0
+        self.pool = Pool(clock) if pool is None else pool
+        self.pool.join(self)
 
     @property
     def running(self) -> int:
         """Calls in the engine, draining ones included."""
-        return len(self._inside)
+        return len(self.inside)
 
     @property
     def waiting(self) -> int:
@@ -119,10 +121,11 @@ class CallGate:
             seconds inside, and own seconds.
         """
         now_s = self.pool.share()
-        return now_s - place.entered_s, self.pool.own_s(place)
+        return now_s - place.entered_s, place.own_s
 
     def wait_s(self, costs: Costs, *, is_heard: bool = False) -> float:
-        """Seconds that a newcomer is thought to wait: own time of what is inside and goes ahead of it in line.
+        """Seconds that a newcomer is thought to wait: own time of what is inside and goes ahead of it in line, of other
+        gates as far as they let it.
 
         0 while there are free places.
 
@@ -138,11 +141,14 @@ class CallGate:
             fixed_s, of_unit_s = costs(place.line)
             return fixed_s + of_unit_s * place.units
 
-        left = (cost_s(place) - self.pool.own_s(place) for place in self.pool.inside)
-        return sum(max(seconds, 0.0) for seconds in left) + sum(map(cost_s, self.pool.ahead_of(is_heard)))
+        own, others = self.pool.ahead_of(self, is_heard)
+        left_s = sum(max(cost_s(place) - place.own_s, 0.0) for place in self.pool.inside)
+        return wait_behind(
+            left_s + sum(map(cost_s, own)), [(sum(map(cost_s, other.places)), other.part) for other in others]
+        )
 
     def _is_open(self, now_s: float) -> bool:
-        return len(self._inside) < self.limit and not self.line.length and self.pool.has_room(now_s)
+        return len(self.inside) < self.limit and not self.line.length and self.pool.has_room(now_s)
 
     # ---- the line
 
@@ -170,7 +176,7 @@ class CallGate:
                 f"the queue is full: {self.line.length} requests wait for {self.name}; try again in a moment",
                 reason="queue",
             )
-        place.key = (need.bounded_s(now_s), self.pool.next_arrival())
+        place.key = (need.bounded_s(now_s), next_arrival())
         turn = place.turn = asyncio.get_running_loop().create_future()
         self.line.add(place)
         self.pool.watch()
@@ -185,7 +191,7 @@ class CallGate:
         return None
 
     def _step_out(self, place: Place) -> None:
-        if place in self._inside:
+        if place in self.inside:
             # the place was handed over in the same moment in which its taker gave up
             self.leave(place)
         else:
@@ -194,15 +200,22 @@ class CallGate:
     def let_in(self, place: Place) -> None:
         """Give a caller its place."""
         self.pool.enter(place)
-        self._inside.add(place)
+        self.inside.add(place)
         if place.turn is not None:
             place.turn.set_result(None)
 
+    def move(self, pool: Pool) -> None:
+        """Share another pool's places from now on."""
+        before, self.pool = self.pool, pool
+        before.part_with(self)
+        pool.join(self)
+        pool.admit()
+
     def leave(self, place: Place) -> None:
         """Give a place back; the next in line has it at once. One that was given back before is left alone."""
-        if place not in self._inside:
+        if place not in self.inside:
             return
-        self._inside.remove(place)
+        self.inside.remove(place)
         self.pool.leave(place)
         self.pool.admit()
 
@@ -245,24 +258,26 @@ class Gates:
         gate = self._gates.get(key)
         if gate is None:
             self._forget_unused()
-            name = line_name(*key)
-            gate = CallGate(name, limit, clock=self._clock, model=key[0], version=key[1], pool=self._pool(key[0]))
+            pool = self._pool(key[0], None)
+            gate = CallGate(line_name(*key), limit, clock=self._clock, model=key[0], version=key[1], pool=pool)
             self._gates[key] = gate
             return gate
-        shared = self._pool_of(key[0])
-        pool_limit = None if shared is None else shared[1]
-        if (gate.limit, gate.pool.limit) != (limit, pool_limit):
-            gate.limit, gate.pool.limit = limit, pool_limit
-            gate.pool.admit()
+        pool = self._pool(key[0], gate.pool)
+        if pool is not gate.pool:
+            gate.move(pool)
+        if gate.limit != limit:
+            gate.limit = limit
+            pool.admit()
         return gate
 
-    def _pool(self, model: str) -> Pool | None:
+    def _pool(self, model: str, current: Pool | None) -> Pool:
+        """The pool that a model is to use, its limit up to date."""
         shared = self._pool_of(model)
         if shared is None:
-            return None
+            return Pool(self._clock) if current is None or current.name else current
         name, limit = shared
-        pool = self._pools.setdefault(name, Pool(self._clock))
-        pool.limit = limit
+        pool = self._pools.setdefault(name, Pool(self._clock, name))
+        pool.set_limit(limit)
         return pool
 
     def _forget_unused(self) -> None:
@@ -270,7 +285,7 @@ class Gates:
             return
         self._gates = {key: gate for key, gate in self._gates.items() if gate.running or gate.waiting}
         for pool in self._pools.values():
-            pool.gates = [gate for gate in pool.gates if gate.running or gate.line.length]
+            pool.gates = [gate for gate in pool.gates if gate.inside or gate.line.length]
 
     def refresh(self) -> None:
         """Go by changed limits at once, for those who wait, too."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -32,6 +33,13 @@ MAX_LATE_S = 1.0
 MAX_AHEAD_S = 10.0
 
 Rank = tuple[int, float, int]
+
+_arrivals = itertools.count(1)
+
+
+def next_arrival() -> int:
+    """A number for each who gets in line, whichever it is: a line may come to share places with others."""
+    return next(_arrivals)
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,8 @@ class Place:
         line: name of the line, under which its cost is known.
         units: what the cost of the call grows with, see :mod:`voxrepo.edge.costs`.
         need: what it is for.
+        entered_s: when the call went in.
+        own_s: its part of the time since then, see :meth:`voxrepo.edge.pools.Pool.share`.
     """
 
     line: str
@@ -70,7 +80,7 @@ class Place:
     turn: asyncio.Future[None] | None = None
     has_left: bool = False
     entered_s: float = 0.0
-    entered_shared_s: float = 0.0
+    own_s: float = 0.0
 
     def rank(self, now_s: float) -> Rank:
         """Its place in the order of all who wait at this moment; the least goes first."""

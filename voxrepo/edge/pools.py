@@ -8,14 +8,17 @@ queue up inside the engine, where a piece that somebody waits to hear cannot ove
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from voxrepo.edge.lines import Line, Place, rank
+from voxrepo.edge.lines import Line, Place, next_arrival, rank
 
 STUCK_S = 10.0
-"""A call that has been inside for so long keeps its place in its gate, but none in the pool: a version that hangs must
-not take the places of the others."""
+"""A call that has been inside for so long keeps its place in its gate, but neither a place in the pool nor a part of
+its time: a version that hangs must not take them from the others."""
+
+WAIT_PRECISION_S = 0.001
 
 Clock = Callable[[], float]
 
@@ -25,13 +28,42 @@ class Member(Protocol):
 
     line: Line
     limit: int
-
-    @property
-    def running(self) -> int:
-        """Calls in the engine."""
+    inside: set[Place]
 
     def let_in(self, place: Place) -> None:
         """Give a waiting caller its place."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Callers of one line that go before a newcomer to another.
+
+    Attributes:
+        places: of these callers.
+        part: most of the pool's time that they can have, since their gate lets in few of them at a time; 0 to 1.
+    """
+
+    places: Sequence[Place]
+    part: float
+
+
+def wait_behind(sure_s: float, others: Iterable[tuple[float, float]]) -> float:
+    """Longest wait of a newcomer.
+
+    While it waits for w seconds, a line that can have the part p of the pool's time takes p w of them at most, however
+    long it is: w = ``sure_s`` + the sum of min(own time of those ahead, p w) over the lines. The largest such w counts.
+
+    Args:
+        sure_s: own time of what must end or go first.
+        others: of each other line, own time of those ahead and the part of the time that they can have.
+    """
+    lines = list(others)
+    wait_s = sure_s + sum(ahead_s for ahead_s, _ in lines)
+    while True:
+        less_s = sure_s + sum(min(ahead_s, part * wait_s) for ahead_s, part in lines)
+        if wait_s - less_s < WAIT_PRECISION_S:
+            return less_s
+        wait_s = less_s
 
 
 class Pool:
@@ -39,51 +71,52 @@ class Pool:
 
     Args:
         clock: seconds.
-        limit: calls at a time; None for a pool that leaves limits to its gates.
+        name: empty for a pool of one gate.
 
     Attributes:
+        limit: calls at a time; None for a pool that leaves limits to its gates.
         gates: those that share it.
         inside: calls in the engine.
     """
 
-    def __init__(self, clock: Clock, limit: int | None = None) -> None:
+    def __init__(self, clock: Clock, name: str = "") -> None:
         self._clock = clock
-        self.limit = limit
+        self.name = name
+        self.limit: int | None = None
         self.gates: list[Member] = []
         self.inside: set[Place] = set()
-        self._shared_s = 0.0
         self._shared_at_s = clock()
-        self._arrivals = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def next_arrival(self) -> int:
-        """A number for each who gets in line."""
-        self._arrivals += 1
-        return self._arrivals
+    def set_limit(self, limit: int | None) -> None:
+        """Go by another limit at once, for those who wait, too."""
+        if limit != self.limit:
+            self.limit = limit
+            self.admit()
 
     # ---- the time of the pool
 
     def share(self) -> float:
-        """Bring the shared time up to date.
+        """Bring the own times of all calls inside up to date.
+
+        Of each moment, n calls inside get 1/n each; those that are stuck get a part only where there are no others.
 
         Returns:
             now.
         """
-        # between two changes each of n calls inside gets 1/n of the time
         now_s = self._clock()
-        if self.inside:
-            self._shared_s += (now_s - self._shared_at_s) / len(self.inside)
-        self._shared_at_s = now_s
+        while self._shared_at_s < now_s:
+            since_s = self._shared_at_s
+            live = [place for place in self.inside if since_s < _stuck_at_s(place)]
+            self._shared_at_s = min([now_s, *map(_stuck_at_s, live)])
+            sharing = live or self.inside
+            for place in sharing:
+                place.own_s += (self._shared_at_s - since_s) / len(sharing)
         return now_s
-
-    def own_s(self, place: Place) -> float:
-        """Own seconds of a call inside, as of the last :meth:`share`."""
-        return self._shared_s - place.entered_shared_s
 
     def enter(self, place: Place) -> None:
         """Note a call that goes in."""
         place.entered_s = self.share()
-        place.entered_shared_s = self._shared_s
         self.inside.add(place)
 
     def leave(self, place: Place) -> None:
@@ -91,22 +124,38 @@ class Pool:
         self.share()
         self.inside.discard(place)
 
+    # ---- the gates
+
+    def join(self, gate: Member) -> None:
+        """Take a gate in, with its calls and its line."""
+        self.share()
+        self.gates.append(gate)
+        self.inside |= gate.inside
+        self.watch()
+
+    def part_with(self, gate: Member) -> None:
+        """Let a gate go, with its calls and its line; the others get the places."""
+        self.share()
+        self.gates.remove(gate)
+        self.inside -= gate.inside
+        self.admit()
+
     # ---- the places
 
     def has_room(self, now_s: float) -> bool:
         """Whether one more call may go in."""
-        return self.limit is None or sum(now_s - place.entered_s < STUCK_S for place in self.inside) < self.limit
+        return self.limit is None or sum(now_s < _stuck_at_s(place) for place in self.inside) < self.limit
 
-    def _candidates(self, now_s: float) -> Iterator[tuple[Place, Member]]:
+    def _candidates(self) -> Iterator[tuple[Place, Member]]:
         for gate in self.gates:
-            if gate.running < gate.limit:
+            if len(gate.inside) < gate.limit:
                 for head in gate.line.heads():
                     yield head, gate
 
     def admit(self) -> None:
         """Let callers in as far as there are places."""
         while self.has_room(now_s := self._clock()):
-            first = min(self._candidates(now_s), key=lambda found: found[0].rank(now_s), default=None)
+            first = min(self._candidates(), key=lambda found: found[0].rank(now_s), default=None)
             if first is None:
                 break
             place, gate = first
@@ -119,7 +168,7 @@ class Pool:
         if self.limit is None or self._timer is not None or not any(gate.line.length for gate in self.gates):
             return
         now_s = self._clock()
-        due = [place.entered_s + STUCK_S - now_s for place in self.inside]
+        due = [_stuck_at_s(place) - now_s for place in self.inside]
         soonest_s = min((seconds for seconds in due if seconds > 0), default=None)
         if soonest_s is not None:
             self._timer = asyncio.get_running_loop().call_later(soonest_s + 0.01, self._woken)
@@ -128,8 +177,24 @@ class Pool:
         self._timer = None
         self.admit()
 
-    def ahead_of(self, is_heard: bool) -> Iterator[Place]:
-        """Those in line that go before a newcomer."""
-        mine = rank(is_heard, self._shared_at_s, self._arrivals + 1, self._shared_at_s)
-        for gate in self.gates:
-            yield from (place for place in gate.line if place.rank(self._shared_at_s) <= mine)
+    def ahead_of(self, gate: Member, is_heard: bool) -> tuple[list[Place], list[Ahead]]:
+        """Those in line that go before a newcomer to ``gate``, as of the last :meth:`share`.
+
+        Returns:
+            those in its own line, and those in the others.
+        """
+        now_s = self._shared_at_s
+        mine = rank(is_heard, now_s, next_arrival(), now_s)
+
+        def before(other: Member) -> list[Place]:
+            return [place for place in other.line if place.rank(now_s) <= mine]
+
+        def part(other: Member) -> float:
+            stuck = sum(_stuck_at_s(place) <= now_s for place in other.inside)
+            return min(max(other.limit - stuck, 0) / max(self.limit or other.limit, 1), 1.0)
+
+        return before(gate), [Ahead(before(other), part(other)) for other in self.gates if other is not gate]
+
+
+def _stuck_at_s(place: Place) -> float:
+    return place.entered_s + STUCK_S

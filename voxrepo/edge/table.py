@@ -137,6 +137,15 @@ class EdgeTable(StrictModel):
                 raise ValueError(f"voices.{key}: the name inside is {voice.name!r}; key and name must be equal")
         return self
 
+    def pool_of(self, model: str) -> str | None:
+        """The name in ``engine_pools`` of the places that calls of a voice, of its stages or of an arm's ensemble use.
+
+        A voice that is not served for the moment has no row, but its calls may still run.
+        """
+        row = self.voices.get(model)
+        names = (row.base,) if row is not None else (model, model.rpartition(".")[0])
+        return next((name for name in names if name in self.engine_pools), None)
+
 
 def read_table(file: Path) -> EdgeTable:
     """Read and validate the table.

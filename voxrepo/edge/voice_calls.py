@@ -14,7 +14,7 @@ from voxrepo.edge.admission import Admission
 from voxrepo.edge.assigning import ArmGone, Assignment
 from voxrepo.edge.costs import Costs
 from voxrepo.edge.dropped import take_dropped
-from voxrepo.edge.engine_client import CallerTimedOut, EngineCallFailed, ModelReloaded
+from voxrepo.edge.engine_client import CalledOff, CallerTimedOut, EngineCallFailed, ModelReloaded
 from voxrepo.edge.engine_errors import is_passing
 from voxrepo.edge.gates import NOW, line_name
 from voxrepo.edge.holding import Holding
@@ -24,7 +24,7 @@ from voxrepo.edge.playback import Playback
 from voxrepo.edge.seen import Seen
 from voxrepo.edge.stage_calls import Int16Array
 from voxrepo.edge.streaming import Opening, VoiceStream, WindowCost, one_ahead
-from voxrepo.edge.table import VoiceEntry
+from voxrepo.edge.table import EdgeTable, VoiceEntry
 from voxrepo.edge.validation import VOICE_VERSION, VoiceCall, check_voice_request
 from voxrepo.metrics.accounting import RequestRecord
 from voxrepo_contract.errors import VoxrepoError
@@ -46,7 +46,9 @@ class Engine(Protocol):
 
     costs: Costs
 
-    async def infer(self, request: Any, deadline_s: float | None, *, need: Need = NOW) -> Any:
+    async def infer(
+        self, request: Any, deadline_s: float | None, *, need: Need = NOW, is_off: Callable[[], bool]
+    ) -> Any:
         """Call ``ModelInfer``."""
 
 
@@ -57,7 +59,7 @@ class VoiceCalls:
         engine: client of the engine.
         holding: where requests wait for a voice in recovery.
         refusal: the client's error for a failed call: failure, model, version, voice, request id.
-        is_gone: whether what serves a request is not loaded any more.
+        table: the current one.
         admission: who is let in; None for everybody.
         long_text_chars: longest text that the ensemble gets.
     """
@@ -67,14 +69,14 @@ class VoiceCalls:
         engine: Engine,
         holding: Holding,
         refusal: Refusal,
-        is_gone: Callable[[Assignment], bool],
+        table: Callable[[], EdgeTable],
         admission: Admission | None = None,
         long_text_chars: int = LONG_TEXT_CHARS,
     ) -> None:
         self._engine = engine
         self._holding = holding
         self._refusal = refusal
-        self._is_gone = is_gone
+        self._table = table
         self._admission = admission
         self._long_text_chars = long_text_chars
 
@@ -182,9 +184,8 @@ class VoiceCalls:
         versions give the same samples.
         """
         voice = assignment.entry.base
-        await self._holding.pass_when_free(voice, record)
         try:
-            return await self._once(request, need, record)
+            return await self._once(request, need, assignment, record)
         except EngineCallFailed as failure:
             error = self._refusal(failure, request.model_name, request.model_version, assignment.entry, record.id)
             if not is_passing(failure.code, failure.text, failure.from_engine, self._holding.is_held(voice)):
@@ -193,22 +194,42 @@ class VoiceCalls:
         if is_cured:
             await self._holding.pass_when_free(voice, record)
         else:
-            await self._holding.pass_after_failure(voice, record, lambda: self._is_gone(assignment))
-        if self._is_gone(assignment):
+            await self._holding.pass_after_failure(voice, record, lambda: assignment.is_gone(self._table()))
+        if assignment.is_gone(self._table()):
             raise ArmGone(error.message)
         try:
-            return await self._once(request, need, record)
+            return await self._once(request, need, assignment, record)
         except EngineCallFailed as failure:
             error = self._refusal(failure, request.model_name, request.model_version, assignment.entry, record.id)
-            if self._is_gone(assignment):
+            if assignment.is_gone(self._table()):
                 raise ArmGone(error.message) from failure
             raise error from failure
 
-    async def _once(self, request: Any, need: Need, record: RequestRecord) -> Any:
-        try:
-            return await self._engine.infer(request, record.deadline_s, need=need)
-        except CallerTimedOut:
-            raise record.deadline_error() from None
+    async def _once(self, request: Any, need: Need, assignment: Assignment, record: RequestRecord) -> Any:
+        """An engine call, made while the voice is not held: what happens to it may have changed during a wait in line.
+
+        A call of the ensemble names no versions. It is not made once the ensemble has others than those assigned; the
+        table says so before the voice is free again.
+        """
+        entry = assignment.entry
+        is_whole = request.model_name == entry.ensemble
+
+        def is_replaced() -> bool:
+            return is_whole and assignment.is_replaced(self._table())
+
+        def is_off() -> bool:
+            return self._holding.is_held(entry.base) or is_replaced()
+
+        while True:
+            await self._holding.pass_when_free(entry.base, record)
+            if is_replaced():
+                raise ArmGone(f"{entry.ensemble} has other versions now; try again")
+            try:
+                return await self._engine.infer(request, record.deadline_s, need=need, is_off=is_off)
+            except CalledOff:
+                continue
+            except CallerTimedOut:
+                raise record.deadline_error() from None
 
 
 def _checked(request: Any, assignment: Assignment, record: RequestRecord, seen: Seen | None) -> VoiceCall:

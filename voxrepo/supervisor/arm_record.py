@@ -94,6 +94,11 @@ class ArmRecord:
         self.let_go_on()
         self.loaded = {stage: frozenset({version}) for stage, version in self.voice.spec.versions.items()}
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether only requests that had begun go on, or not even these."""
+        return self.drain_since_s is not None
+
     def let_go_on(self) -> None:
         """Requests wait no more."""
         self.drain_since_s, self.is_held = None, False

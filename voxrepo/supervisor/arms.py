@@ -163,10 +163,24 @@ class Arms(ArmBook):
         self._end_change(now_s)
         self._publish()
         if self._engine is not None and self._change is None:
-            for name in sorted(self._records):
-                if name not in busy and self._change is None and self._board.is_served(name):
-                    self._act(self._records[name], now_s)
+            for record in self._in_turn(busy):
+                self._act(record, now_s)
+                if self._change is not None or record.is_draining:
+                    break
         self._report(now_s)
+
+    def _in_turn(self, busy: Collection[str]) -> list[ArmRecord]:
+        """Those for whom something may be done, in this order.
+
+        One that drains is the only one: its requests wait, and must not wait for what is done for other voices, too.
+        """
+        free = []
+        for name in sorted(self._records):
+            if name not in busy and self._board.is_served(name):
+                free.append(self._records[name])
+            else:
+                self._records[name].let_go_on()
+        return [record for record in free if record.is_draining] or free
 
     def close(self, now_s: float) -> None:
         """The server ends: nothing is begun any more."""
@@ -215,14 +229,14 @@ class Arms(ArmBook):
             else:
                 break
             self._publish()
-        if isinstance(action, Replace):
-            if not self._is_drained(record, action, now_s):
-                return
-        else:
+        if not isinstance(action, Replace):
             record.let_go_on()
-        if action is not None and now_s >= record.not_before_s:
-            assert self._engine is not None
-            self._change = begin(action, record, wanted, self._engine, self._layout, self._load_timeout_s)
+        if action is None or now_s < record.not_before_s:
+            return
+        if isinstance(action, Replace) and not self._is_drained(record, action, now_s):
+            return
+        assert self._engine is not None
+        self._change = begin(action, record, wanted, self._engine, self._layout, self._load_timeout_s)
 
     def _is_free(self, record: ArmRecord, now_s: float, ensemble: str, versions: Versions) -> bool:
         since_s, limit_s = record.move_since_s, UNLOAD_LIMIT_S

@@ -192,12 +192,12 @@ def edge_table(
             voices[status.name] = arms.moving.get(status.name) or voice_entry(inventory.voices[status.name])
     workers = list(edge_workers)
     calls = engine_calls(inventory, cores, len(workers))
-    rows = {name: entry for name, entry in arms.arms.items() if entry.base in voices}
-    calls |= {name: calls[entry.base] for name, entry in rows.items()}
+    rows = voices | {name: entry for name, entry in arms.arms.items() if entry.base in voices}
+    calls |= {entry.ensemble: calls[entry.base] for entry in rows.values()}
     return EdgeTable(
         generation=generation,
         ready=ready,
-        voices=voices | rows,
+        voices=rows,
         routes={name: route for name, route in arms.routes.items() if name in voices},
         loading=loading,
         held=sorted(held),
