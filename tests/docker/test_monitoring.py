@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from voxrepo.metrics.registry import EdgeMetrics
 from voxrepo.metrics.rollouts import rollouts_text
+from voxrepo.metrics.supervision import supervision_text
 
 MONITORING = Path(__file__).parents[2] / "docker/monitoring"
 
@@ -18,7 +19,10 @@ def known_series() -> set[str]:
     for family in EdgeMetrics().registry.collect():
         suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"]}.get(family.type, [""])
         names |= {family.name + suffix for suffix in suffixes}
-    for family in text_string_to_metric_families(rollouts_text([], {}, {("v", "done"): 1}, 0)):
+    of_files = rollouts_text([], {}, {("v", "done"): 1}, 0) + supervision_text(
+        engine_restarts=0, engine_recycles=0, stub_restarts=0, memory_bytes=0
+    )
+    for family in text_string_to_metric_families(of_files):
         names.add(family.name + ("_total" if family.type == "counter" else ""))
     return names
 

@@ -47,9 +47,10 @@ gates:
 """
 GOOD = """\
   - {metric: latency_p50_ms, max_ratio: 1.6, min_samples: 15}
+  - {metric: engine_real_time_factor, max_ratio: 1.3, min_samples: 15}
 """
 PAIRS = """\
-  - {metric: latency_p50_ms, max_ratio: 1.3, min_samples: 15}
+  - {metric: engine_real_time_factor, max_ratio: 1.3, min_samples: 15}
   - {metric: duration_ratio, min: 0.85, max: 1.15, min_samples: 5}
   - {metric: level_difference_db, min: -3, max: 3, min_samples: 5}
 """
@@ -86,7 +87,7 @@ BROKEN = {
     "silent": Broken("vocoder", lambda root, v: add_scaled_vocoder(root, v, 0.003), "refused", "silent"),
     "too loud": Broken("vocoder", lambda root, v: add_scaled_vocoder(root, v, 2.0), "rolled_back", "level_difference"),
     "too fast": Broken("acoustic", lambda root, v: add_fast_acoustic(root, v, 0.7), "rolled_back", "duration_ratio"),
-    "slow": Broken("vocoder", lambda root, v: add_slow_vocoder(root, v, 200), "rolled_back", "latency_p50_ms"),
+    "slow": Broken("vocoder", lambda root, v: add_slow_vocoder(root, v, 200), "rolled_back", "engine_real_time"),
     "another rate": Broken(
         "vocoder", lambda root, v: add_vocoder_of_another_rate(root, v, 16000), "refused", "sample_rate"
     ),

@@ -185,6 +185,8 @@ async def test_a_copy_waits_behind_requests_that_come_after_it(tmp_path: Path) -
         assert texts == ["first", "later", "later", "original"]
     copy = next(line for line in seen(tmp_path) if line.copy_of)
     assert copy.latency_s < 1.1  # its time in the line says nothing of the arm
+    assert all(0.6 <= (line.engine_s or 0) < 1.1 for line in seen(tmp_path) if line.arm == ARM)
+    assert max(line.latency_s for line in seen(tmp_path)) > 1.5  # of the last client in line
 
 
 async def test_what_is_not_copied_and_why(tmp_path: Path) -> None:

@@ -14,15 +14,19 @@ def arm_samples(
     pairs: int | None = None,
     errors: float = 0.0,
     slower: float = 1.0,
+    waits_s: float = 0.0,
     faster: float = 1.0,
     louder_db: float = 0.0,
     is_silent: bool = False,
     clipped: float = 0.0,
 ) -> ArmSamples:
-    """``requests`` requests, a fifth of them in pairs unless said otherwise."""
+    """``requests`` requests, a fifth of them in pairs unless said otherwise; they wait in line for ``waits_s``, as both
+    arms do.
+    """
     generator = np.random.default_rng(seed)
     audio_s = generator.lognormal(1.0, 0.5, requests) / faster
-    latency_s = (0.05 + 0.08 * audio_s) * generator.lognormal(0.0, 0.1, requests) * slower
+    engine_s = (0.05 + 0.08 * audio_s) * generator.lognormal(0.0, 0.1, requests) * slower
+    latency_s = engine_s + waits_s * generator.lognormal(0.0, 0.5, requests)
     failed = generator.random(requests) < errors
     level = generator.normal(-20.0, 1.5, requests) + louder_db
     silence = np.clip(generator.normal(0.2, 0.05, requests), 0, 1)
@@ -39,6 +43,7 @@ def arm_samples(
     return ArmSamples(
         failed=failed,
         latency_s=latency_s,
+        engine_s=engine_s,
         first_piece_s=np.full(requests, np.nan),
         audio_s=audio_s,
         level_dbfs=level,

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,7 @@ def failed_metrics(judgement) -> set[str]:
         ({"errors": 1.0}, "error_ratio"),
         ({"errors": 0.15}, "error_ratio"),
         ({"slower": 3.0}, "latency_p50_ms"),
+        ({"slower": 2.0, "waits_s": 5.0}, "engine_real_time_factor"),
         ({"is_silent": True}, "silence_ratio"),
         ({"louder_db": 6.0}, "level_difference_db"),
         ({"faster": 1.3}, "duration_ratio"),
@@ -32,7 +35,8 @@ def failed_metrics(judgement) -> set[str]:
 )
 def test_default_gates_tell_a_broken_arm_within_the_minimum_of_a_step(fault, metric):
     for seed in range(20):
-        samples = {"stable": arm_samples(19 * MIN_REQUESTS, seed=1000 + seed)}
+        alike = {"waits_s": fault.get("waits_s", 0.0)}
+        samples = {"stable": arm_samples(19 * MIN_REQUESTS, seed=1000 + seed, **alike)}
         samples["int8"] = arm_samples(MIN_REQUESTS, seed=seed, **fault)
         judgement = judge(CANARY, samples, 0.0)
         assert metric in failed_metrics(judgement), [verdict.reason for verdict in judgement.verdicts]
@@ -51,16 +55,9 @@ def test_default_gates_never_take_back_a_good_arm_however_often_they_look():
 
 
 def first(samples: ArmSamples, requests: int) -> ArmSamples:
-    return ArmSamples(
-        failed=samples.failed[:requests],
-        latency_s=samples.latency_s[:requests],
-        first_piece_s=samples.first_piece_s[:requests],
-        audio_s=samples.audio_s[:requests],
-        level_dbfs=samples.level_dbfs[:requests],
-        clipped_ratio=samples.clipped_ratio[:requests],
-        silence_ratio=samples.silence_ratio[:requests],
-        pairs={name: values[: requests // 5] for name, values in samples.pairs.items()},
-    )
+    columns = {field.name: getattr(samples, field.name) for field in fields(samples)}
+    pairs = {name: values[: requests // 5] for name, values in columns.pop("pairs").items()}
+    return ArmSamples(**{name: values[:requests] for name, values in columns.items()}, pairs=pairs)
 
 
 def test_too_little_traffic_neither_passes_nor_fails():
@@ -140,7 +137,8 @@ def test_the_winner_is_the_arm_that_is_better_beyond_chance():
 
 def test_clients_that_left_and_refusals_are_no_samples():
     def seen(outcome, latency_s):
-        return RequestSeen(at=1.0, rollout="r", voice="v", arm="a", outcome=outcome, latency_s=latency_s, audio_s=2.0)
+        facts = {"outcome": outcome, "latency_s": latency_s, "audio_s": 2.0, "engine_s": latency_s / 2}
+        return RequestSeen(at=1.0, rollout="r", voice="v", arm="a", **facts)
 
     samples = from_requests(
         [seen("ok", 1.0), seen("failed", 0.1), seen("timed_out", 9.0), seen("cancelled", 5.0), seen("rejected", 0.0)]
@@ -148,3 +146,4 @@ def test_clients_that_left_and_refusals_are_no_samples():
     assert (samples.requests, samples.failures) == (3, 2)
     assert samples.of(Gate(metric="latency_p50_ms", max=1.0).of).tolist() == [1000.0]
     assert samples.of(Gate(metric="real_time_factor", max=1.0).of).tolist() == [0.5]
+    assert samples.of(Gate(metric="engine_real_time_factor", max=1.0).of).tolist() == [0.25]

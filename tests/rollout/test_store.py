@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import multiprocessing
 import queue
 import sqlite3
@@ -246,7 +247,7 @@ def test_samples_are_of_clients_requests_since_the_step_began(store):
     observed.add_requests(
         [
             seen(made.id, at=99.0),
-            seen(made.id, latency_s=1.5, silence_ratio=0.25),
+            seen(made.id, latency_s=1.5, silence_ratio=0.25, engine_s=0.75),
             seen(made.id, outcome="failed", audio_s=None),
             seen(made.id, outcome="cancelled"),
             seen(made.id, arm="stable"),
@@ -256,6 +257,8 @@ def test_samples_are_of_clients_requests_since_the_step_began(store):
     samples = observed.samples(made, 100.0)
     assert (samples["int8"].requests, samples["int8"].failures) == (2, 1)
     assert samples["int8"].latency_s[0] == 1.5 and samples["int8"].silence_ratio[0] == 0.25
+    assert samples["int8"].engine_s[0] == 0.75 and math.isnan(samples["stable"].engine_s[0])
+    assert 0.75 in {request.engine_s for request in observed.requests(made.id)}
     assert samples["stable"].latency_s.tolist() == [0.5]
     totals = {(total.arm, total.is_copy, total.outcome): total.requests for total in observed.totals(made.id)}
     assert totals[("int8", False, "ok")] == 2 and totals[("stable", True, "ok")] == 1
@@ -325,6 +328,21 @@ def test_a_newer_schema_is_left_alone(tmp_path):
     connection.close()
     with pytest.raises(ConfigError, match="newer voxrepo \\(schema 99"):
         Store(file)
+
+
+def test_a_file_of_the_schema_before_is_taken_along(tmp_path):
+    file = tmp_path / "r.db"
+    with Store(file) as store:
+        made = store.create(SPEC, STABLE)
+        Observed(store.database).add_requests([seen(made.id)])
+        with store.database.transaction() as connection:
+            connection.execute("ALTER TABLE observations DROP COLUMN engine_s")
+            connection.execute("PRAGMA user_version = 1")
+    for _ in range(2):
+        with Store(file) as store:
+            observed = Observed(store.database)
+            observed.add_requests([seen(made.id, at=101.0, engine_s=0.25)])
+            assert [request.engine_s for request in observed.requests(made.id)][:2] == [None, 0.25]
 
 
 def test_another_programs_file_is_left_alone(tmp_path):

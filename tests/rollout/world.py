@@ -255,6 +255,7 @@ class World:
                 arm=arm,
                 outcome="failed" if place < failed else "ok",
                 latency_s=float(latency_s[place]),
+                engine_s=float(latency_s[place]),
                 audio_s=float(audio_s[place]),
                 level_dbfs=-20.0,
                 clipped_ratio=0.0,

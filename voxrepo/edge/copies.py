@@ -159,6 +159,7 @@ class Copies:
         def told(report: CallReport) -> None:
             nonlocal waited_s
             waited_s = report.waited_s
+            own.engine_took(report.inside_s)
 
         request = pb.ModelInferRequest()
         request.CopyFrom(call.request)

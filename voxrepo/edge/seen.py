@@ -97,6 +97,7 @@ def ended(seen: Seen, record: RequestRecord, seconds: float, copy_of: str = "") 
         "text_chars": record.text_chars,
         "latency_s": seconds,
         "first_piece_s": record.first_piece_s,
+        "engine_s": record.engine_s,
         "underruns": record.underruns,
         "audio_s": record.audio_s,
     }

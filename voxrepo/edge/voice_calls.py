@@ -14,7 +14,7 @@ from voxrepo.edge.admission import Admission
 from voxrepo.edge.assigning import ArmGone, Assignment
 from voxrepo.edge.costs import Costs
 from voxrepo.edge.dropped import take_dropped
-from voxrepo.edge.engine_client import CalledOff, CallerTimedOut, EngineCallFailed, ModelReloaded
+from voxrepo.edge.engine_client import CalledOff, CallerTimedOut, CallReport, EngineCallFailed, ModelReloaded
 from voxrepo.edge.engine_errors import is_passing
 from voxrepo.edge.gates import NOW, line_name
 from voxrepo.edge.holding import Holding
@@ -47,7 +47,13 @@ class Engine(Protocol):
     costs: Costs
 
     async def infer(
-        self, request: Any, deadline_s: float | None, *, need: Need = NOW, is_off: Callable[[], bool]
+        self,
+        request: Any,
+        deadline_s: float | None,
+        *,
+        need: Need = NOW,
+        told: Callable[[CallReport], None],
+        is_off: Callable[[], bool],
     ) -> Any:
         """Call ``ModelInfer``."""
 
@@ -220,12 +226,15 @@ class VoiceCalls:
         def is_off() -> bool:
             return self._holding.is_held(entry.base) or is_replaced()
 
+        def told(report: CallReport) -> None:
+            record.engine_took(report.inside_s)
+
         while True:
             await self._holding.pass_when_free(entry.base, record)
             if is_replaced():
                 raise ArmGone(f"{entry.ensemble} has other versions now; try again")
             try:
-                return await self._engine.infer(request, record.deadline_s, need=need, is_off=is_off)
+                return await self._engine.infer(request, record.deadline_s, need=need, told=told, is_off=is_off)
             except CalledOff:
                 continue
             except CallerTimedOut:

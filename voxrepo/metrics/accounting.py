@@ -77,6 +77,7 @@ class RequestRecord:
         deadline_s: the caller's limit on the clock of ``time.monotonic``, None for none.
         text_chars: length of the text, once checked.
         audio_s: length of the audio answered; of a stream, of the audio sent so far.
+        engine_s: seconds that its calls were in the engine, waits in line left out; the sum, where it takes several.
         dropped: characters that were not spoken, by reason.
         text: the text itself, logged only if the server was told to.
         arm: arm of a rollout that serves it, empty for what is no voice.
@@ -98,6 +99,7 @@ class RequestRecord:
     deadline_s: float | None = None
     text_chars: int | None = None
     audio_s: float | None = None
+    engine_s: float | None = None
     dropped: dict[str, int] = field(default_factory=dict)
     text: str | None = None
     arm: str = ""
@@ -121,6 +123,10 @@ class RequestRecord:
         On the clock of ``time.monotonic``; None before the first piece. A continuation is needed by then.
         """
         return self._played_until_s if self.pieces else None
+
+    def engine_took(self, seconds: float) -> None:
+        """Account for a call that has ended in the engine."""
+        self.engine_s = (self.engine_s or 0.0) + seconds
 
     def piece(self, audio_s: float) -> None:
         """Account for a piece of a stream that has been handed to the transport.

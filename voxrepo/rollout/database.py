@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from voxrepo_contract.errors import ConfigError, Unavailable
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x766F7872
 """``voxr``: tells a file of ours from any other SQLite file."""
 BUSY_TIMEOUT_S = 10.0
@@ -83,7 +83,8 @@ CREATE TABLE observations (
     level_dbfs REAL,
     peak_dbfs REAL,
     clipped_ratio REAL,
-    silence_ratio REAL
+    silence_ratio REAL,
+    engine_s REAL
 );
 CREATE INDEX observations_of_an_arm ON observations (rollout, arm, is_copy, at);
 
@@ -122,6 +123,9 @@ CREATE TABLE lease (
     until REAL NOT NULL
 );
 """
+
+STEPS = {1: "ALTER TABLE observations ADD COLUMN engine_s REAL"}
+"""By version of the schema, what leads to the next one."""
 
 
 class Database:
@@ -168,6 +172,9 @@ class Database:
                 for statement in _statements(SCHEMA):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            for step in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
+                connection.execute(STEPS[step])
+            if version != SCHEMA_VERSION:
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _refuse_foreign(self) -> int:

@@ -38,6 +38,9 @@ def default_gates(policy: str, *, pairs: bool) -> list[Gate]:
         # Texts differ in length: the median of 200 requests is known to 10 %, the 95th percentile to 20 %.
         Gate(metric="latency_p50_ms", max_ratio=1.3 * slack),
         Gate(metric="latency_p95_ms", max_ratio=1.5 * slack, min_samples=100),
+        # Where arms share cores, a slow one makes all wait, and latencies come to resemble one another. The time in the
+        # engine does not; nor is a copy's waiting in it.
+        Gate(metric="engine_real_time_factor", max_ratio=1.3),
         # A full scale sample in a thousand is heard as a crackle.
         Gate(metric="clipped_ratio", max_difference=0.001),
         # Pauses are a fifth of read speech; a voice that is silent or swallows words has far more.

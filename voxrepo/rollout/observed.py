@@ -101,8 +101,8 @@ class Observed:
             kept = [request for request in seen if request.rollout in known]
             connection.executemany(
                 "INSERT INTO observations (rollout, arm, is_copy, at, outcome, pinned, streamed, text_chars, latency_s,"
-                " first_piece_s, underruns, audio_s, level_dbfs, peak_dbfs, clipped_ratio, silence_ratio) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " first_piece_s, underruns, audio_s, level_dbfs, peak_dbfs, clipped_ratio, silence_ratio, engine_s) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [_row(request) for request in kept],
             )
             _count(connection, kept)
@@ -179,7 +179,8 @@ class Observed:
     def _samples(self, rollout: str, arm: str, since: float, *, copies: bool) -> ArmSamples:
         table = self._database.columns(
             "SELECT outcome IN (SELECT value FROM json_each(?)), latency_s, first_piece_s, audio_s, level_dbfs,"
-            " clipped_ratio, silence_ratio FROM observations WHERE rollout = ? AND arm = ? AND is_copy = ? AND at >= ?"
+            " clipped_ratio, silence_ratio, engine_s FROM observations"
+            " WHERE rollout = ? AND arm = ? AND is_copy = ? AND at >= ?"
             " AND outcome IN (SELECT value FROM json_each(?)) ORDER BY at",
             (
                 json.dumps(sorted(FAILED_OUTCOMES)),
@@ -190,7 +191,8 @@ class Observed:
                 json.dumps(sorted(COUNTED_OUTCOMES)),
             ),
         )
-        failed, latency_s, first_piece_s, audio_s, level_dbfs, clipped_ratio, silence_ratio = table.T.reshape(7, -1)
+        columns = table.T.reshape(8, -1)
+        failed, latency_s, first_piece_s, audio_s, level_dbfs, clipped_ratio, silence_ratio, engine_s = columns
         measured = [
             json.loads(row["measures"])
             for row in self._database.query(
@@ -209,6 +211,7 @@ class Observed:
             level_dbfs=level_dbfs,
             clipped_ratio=clipped_ratio,
             silence_ratio=silence_ratio,
+            engine_s=engine_s,
             pairs={name: column(measures.get(name) for measures in measured) for name in names},
         )
 
@@ -264,6 +267,7 @@ def _row(request: RequestSeen) -> tuple[object, ...]:
         request.peak_dbfs,
         request.clipped_ratio,
         request.silence_ratio,
+        request.engine_s,
     )
 
 

@@ -154,6 +154,7 @@ class RequestSeen(StrictModel):
         text_chars: length of the text.
         latency_s: arrival to the end of the answer.
         first_piece_s: of a stream.
+        engine_s: seconds that its calls were in the engine, waits in line left out; the sum, where it takes several.
         underruns: of a stream: pieces that came too late for a player.
         audio_s: length of the audio.
         level_dbfs: RMS of the audio, over parts above the silence threshold.
@@ -173,6 +174,7 @@ class RequestSeen(StrictModel):
     text_chars: int | None = None
     latency_s: float
     first_piece_s: float | None = None
+    engine_s: float | None = None
     underruns: int = 0
     audio_s: float | None = None
     level_dbfs: float | None = None

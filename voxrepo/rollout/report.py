@@ -168,6 +168,7 @@ class Series:
         at: seconds since the epoch.
         latency_s: of requests that were answered.
         real_time_factor: likewise.
+        engine_real_time_factor: likewise.
         level_dbfs: of their audio.
         silence_ratio: of their audio.
     """
@@ -175,6 +176,7 @@ class Series:
     at: Values
     latency_s: Values
     real_time_factor: Values
+    engine_real_time_factor: Values
     level_dbfs: Values
     silence_ratio: Values
 

@@ -169,6 +169,10 @@ def _series(seen: Iterable[RequestSeen]) -> Series:
         real_time_factor=column(
             request.latency_s / request.audio_s if request.audio_s else None for request in answered
         ),
+        engine_real_time_factor=column(
+            request.engine_s / request.audio_s if request.audio_s and request.engine_s is not None else None
+            for request in answered
+        ),
         level_dbfs=column(request.level_dbfs for request in answered),
         silence_ratio=column(request.silence_ratio for request in answered),
     )

@@ -180,7 +180,7 @@ def _request_panels(made: MadeReport) -> dict[str, dict[str, Values]]:
     """By metric and arm, the values that are known; metrics without any are left out."""
     panels = {
         name: {arm: finite(getattr(series, name)) for arm, series in made.series.items()}
-        for name in ("real_time_factor", "level_dbfs", "silence_ratio")
+        for name in ("real_time_factor", "engine_real_time_factor", "level_dbfs", "silence_ratio")
     }
     return {name: arms for name, arms in panels.items() if any(len(values) for values in arms.values())}
 

@@ -15,6 +15,9 @@ from voxrepo.rollout.statistics import Values
 
 Flags = npt.NDArray[np.bool_]
 
+_OF_AUDIO = {"real_time_factor": "latency_s", "engine_real_time_factor": "engine_s"}
+"""Metrics per second of audio, and of what."""
+
 
 def _nothing() -> Values:
     return np.empty(0, dtype=np.float64)
@@ -32,6 +35,7 @@ class ArmSamples:
         level_dbfs: RMS of the audio.
         clipped_ratio: samples at full scale.
         silence_ratio: silent frames.
+        engine_s: seconds in the engine.
         pairs: measures of pairs by name, float64 [P], aligned with one another; NaN where not known.
     """
 
@@ -42,6 +46,7 @@ class ArmSamples:
     level_dbfs: Values = field(default_factory=_nothing)
     clipped_ratio: Values = field(default_factory=_nothing)
     silence_ratio: Values = field(default_factory=_nothing)
+    engine_s: Values = field(default_factory=_nothing)
     pairs: Mapping[str, Values] = field(default_factory=dict)
 
     @property
@@ -63,9 +68,9 @@ class ArmSamples:
         """What a quantile or mean of ``metric`` is taken over, in its unit: requests that succeeded, or pairs."""
         if metric.source == "pairs":
             return self.pairs.get(metric.name, _nothing())
-        if metric.name == "real_time_factor":
+        if metric.name in _OF_AUDIO:
             with np.errstate(divide="ignore", invalid="ignore"):
-                values = self.latency_s / self.audio_s
+                values = getattr(self, _OF_AUDIO[metric.name]) / self.audio_s
         elif metric.source == "streams":
             values = self.first_piece_s * 1000
         elif metric.name.startswith("latency_"):
@@ -94,5 +99,6 @@ def from_requests(seen: Iterable[RequestSeen], pairs: Iterable[Mapping[str, floa
         level_dbfs=column(request.level_dbfs for request in kept),
         clipped_ratio=column(request.clipped_ratio for request in kept),
         silence_ratio=column(request.silence_ratio for request in kept),
+        engine_s=column(request.engine_s for request in kept),
         pairs={name: column(measures.get(name) for measures in measured) for name in names},
     )
