@@ -12,6 +12,7 @@ import pytest
 from tests.rollout.world import World
 from voxrepo.repository.layout import Layout
 from voxrepo.rollout import process
+from voxrepo.rollout.controller import Controller
 from voxrepo.rollout.controllers import (
     SIGN_LIMIT_S,
     ControllerSign,
@@ -67,12 +68,39 @@ def test_nobody_waits_for_the_lease_of_a_dead_controller(tmp_path: Path) -> None
     world = World(tmp_path / "root")
     world.start()
     with world.store() as store:
-        assert store.take_lease("a dead one", 1000)
+        assert store.take_lease("a dead one", 100)
     world.look()
     assert not world.controller.leads
     SignOfLife(world.folder, dead_sign()).renew(world.now)
     world.look()
     assert world.controller.leads
+    world.kill()
+
+
+def test_a_controller_that_leads_again_after_another_forgets_what_it_knew(tmp_path: Path) -> None:
+    world = World(tmp_path / "root")
+    world.start()
+    world.look_until(lambda: world.phase == "running")
+    first, clock = world.controller, lambda: world.now
+    world.speak("candidate", 10)
+    world.look()
+    world.now += 11  # it is stopped, and its lease runs out
+    second = Controller(world.layout, "the second", clock=clock, ticks=clock)
+    world.speak("candidate", 50)
+    world.servers[0].follow()
+    second.step()
+    assert second.leads
+    second.close()  # before the first one could notice
+    for _ in range(3):
+        world.look()
+    assert first.leads
+    assert world.counted() == 60
+    said = [logged.event.reason for logged in world.events if logged.event.kind == "controller"]
+    assert [" goes on from running" in reason for reason in said] == [True, True]
+    with world.store() as store:
+        judgement = store.progress("r1").judgement
+    assert judgement is not None
+    assert judgement.requests["candidate"] == 60
     world.kill()
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_a_file_is_removed_when_it_is_complete_and_read(world: World) -> None:
         world.now += COMPLETE_S + 1
         inbox.take()
         assert not file.exists()
-        assert observed.sources() == []
+        assert observed.offsets() == {}
         world.now -= COMPLETE_S + 1
         world.speak("candidate", 3)  # another process with the same name for its file
         assert inbox.take() == 3
@@ -87,7 +88,7 @@ def test_a_file_that_was_removed_before_a_crash_does_not_hide_a_later_one(world:
         file.unlink()
         inbox = Inbox(world.folder, observed, lambda: world.now)
         inbox.forget_lost()
-        assert observed.sources() == []
+        assert observed.offsets() == {}
         world.speak("candidate", 3)
         assert inbox.take() == 3
 
@@ -106,3 +107,36 @@ def test_files_of_several_servers_are_read_and_large_ones_in_parts(
         for _ in range(40):
             inbox.take()
     assert world.counted() == 100
+
+
+def test_what_another_controller_read_meanwhile_is_not_read_again(world: World) -> None:
+    world.speak("candidate", 10)
+    with world.store() as first, world.store() as second:
+        mine = Inbox(world.folder, Observed(first.database), lambda: world.now)
+        other = Inbox(world.folder, Observed(second.database), lambda: world.now)
+        assert mine.take() == 10
+        world.speak("candidate", 50)
+        assert other.take() == 50
+        assert mine.take() == 0
+        world.speak("candidate", 5)
+        assert mine.take() == 5
+    assert world.counted() == 65
+
+
+def test_what_another_controller_took_while_this_one_was_stopped_in_between_is_not_taken_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.speak("candidate", 10)
+    with world.store() as first, world.store() as second:
+        observed = Observed(first.database)
+        mine = Inbox(world.folder, observed, lambda: world.now)
+        other = Inbox(world.folder, Observed(second.database), lambda: world.now)
+        add = observed.add_requests
+
+        def stopped(*arguments: Any, **options: Any) -> int:
+            assert other.take() == 10
+            return add(*arguments, **options)
+
+        monkeypatch.setattr(observed, "add_requests", stopped)
+        assert mine.take() == 0
+    assert world.counted() == 10

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from voxrepo.rollout.check import check_spec
 from voxrepo.rollout.metric import METRICS
+from voxrepo.rollout.route import Overflow, Route
 from voxrepo.rollout.spec import CanaryPolicy, parse_spec, read_spec
 from voxrepo_contract import yamlfile
 from voxrepo_contract.errors import ConfigError
@@ -98,6 +100,43 @@ def test_a_senseless_gate_is_refused(gate, said):
     assert found.value.line == 6
 
 
+NUMBERS = [
+    (POLICIES[0], "hold_s: 0"),
+    (POLICIES[0], "weight: 1"),
+    (POLICIES[0], "min_requests: 1"),
+    (POLICIES[1], "int8: 30"),
+    (POLICIES[1], "duration_s: 60"),
+    (POLICIES[2], "percent: 50"),
+    (POLICIES[2], "min_pairs: 10"),
+    (POLICIES[3], "above_wait_s: 2"),
+    (POLICIES[3], "below_wait_s: 0.5"),
+    (POLICIES[0] + "pair_percent: 5\n", "pair_percent: 5"),
+    (POLICIES[0] + "keep_previous_s: 5\n", "keep_previous_s: 5"),
+    *(
+        (POLICIES[0] + f"gates: [{{metric: {gate}}}]\n", gate.partition(", ")[2])
+        for gate in (
+            "error_ratio, max: 1",
+            "level_dbfs, min: 1",
+            "latency_p50_ms, max_ratio: 1",
+            "latency_p50_ms, max_difference: 1",
+        )
+    ),
+    *(
+        (POLICIES[0] + f"gates: [{{metric: error_ratio, max: 1, {number}}}]\n", number)
+        for number in ("confidence: 0.9", "min_samples: 5")
+    ),
+]
+
+
+@pytest.mark.parametrize("bad", [".inf", "-.inf", ".nan"])
+@pytest.mark.parametrize(("text", "number"), NUMBERS, ids=[number for _, number in NUMBERS])
+def test_no_number_is_infinite_or_none(text, number, bad):
+    assert number in text
+    parse_spec(HEAD + text)
+    with pytest.raises(ConfigError):
+        parse_spec(HEAD + text.replace(number, f"{number.partition(':')[0]}: {bad}", 1))
+
+
 @pytest.mark.parametrize(
     ("policy", "metric"),
     [
@@ -111,6 +150,14 @@ def test_a_senseless_gate_is_refused(gate, said):
 def test_a_gate_that_the_policy_cannot_observe_is_refused(policy, metric):
     with pytest.raises(ConfigError, match=f"{metric} cannot be observed by the policy"):
         parse_spec(HEAD + policy + f"gates: [{{metric: {metric}, max: 1}}]\n")
+
+
+def test_a_route_has_no_number_that_its_file_cannot_hold():
+    for wait_s in (float("inf"), float("nan")):
+        with pytest.raises(ValidationError):
+            Overflow(arm="int8", above_wait_s=wait_s, below_wait_s=1.0)
+        with pytest.raises(ValidationError):
+            Route(rollout="r1", policy="canary", weights={"int8": wait_s})
 
 
 def test_without_pairs_there_are_no_default_gates_on_them():

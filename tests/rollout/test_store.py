@@ -234,11 +234,13 @@ def test_threads_share_a_store(store):
 def test_requests_and_their_offset_are_taken_over_once(store):
     made = store.create(SPEC, STABLE)
     observed = Observed(store.database)
-    assert observed.offset("w0.jsonl") == 0
+    assert "w0.jsonl" not in observed.offsets()
     taken = observed.add_requests([seen(made.id), seen("unknown")], source="w0.jsonl", offset=120)
-    assert (taken, observed.offset("w0.jsonl")) == (1, 120)
+    assert (taken, observed.offsets()) == (1, {"w0.jsonl": 120})
+    assert observed.add_requests([seen(made.id)], source="w0.jsonl", begin=60, offset=180) == 0  # another read on
+    assert observed.add_requests([seen(made.id)], source="w0.jsonl", begin=120, offset=180) == 1
     observed.forget_sources(["w0.jsonl"])
-    assert observed.offset("w0.jsonl") == 0
+    assert "w0.jsonl" not in observed.offsets()
 
 
 def test_samples_are_of_clients_requests_since_the_step_began(store):

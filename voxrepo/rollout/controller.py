@@ -77,6 +77,7 @@ class Controller:
         self._folder = RolloutFolder(layout.rollouts)
         self._store = Store(self._folder.database, clock)
         observed = Observed(self._store.database)
+        self._observed = observed
         self._inbox = Inbox(self._folder, observed, clock)
         self._pairs = PairsDesk(self._folder, observed, self._wants_error_rates, measures, clock)
         self._judge = Judge(observed, ticks)
@@ -143,11 +144,11 @@ class Controller:
                 return False
         takes = self._store.take_lease(self._holder, LEASE_S if is_busy else IDLE_LEASE_S)
         self._renew_at_s = now_s + (RENEW_S if is_busy else IDLE_RENEW_S)
-        if takes and not self._leads:
+        if takes == "taken" or (takes and not self._leads):  # another may have led since the last look
             self._waits_for = ""
             self._take_up()
-        self._leads = takes
-        return takes
+        self._leads = takes is not None
+        return self._leads
 
     def _free_from(self, other: str) -> bool:
         """Whether the holder of the lease is known to be dead, so that its end need not be waited for."""
@@ -160,6 +161,8 @@ class Controller:
     def _take_up(self) -> None:
         """This process leads from now on; say so in the log of each rollout that has not ended."""
         log.info("%s leads", self._holder)
+        # what was remembered of an earlier lease is out of date
+        self._judge, self._plan = Judge(self._observed, self._ticks), PlanFile(self._folder)
         # another may have ended between saving the end of a rollout and writing the plan without it
         self._busy_until_s = self._ticks() + LINGER_S
         remove_old_signs(self._folder)

@@ -16,20 +16,20 @@ from pathlib import Path
 
 import psutil
 
+from voxrepo.rollout.finite import FiniteModel
 from voxrepo.rollout.plan import RolloutFolder, read_json, write_json
 from voxrepo_contract.errors import ConfigError
-from voxrepo_contract.yamlfile import StrictModel
 
 log = logging.getLogger(__name__)
 
 SIGN_INTERVAL_S = 2.0
 SIGN_LIMIT_S = 15.0
-"""After which a controller is taken for gone."""
+"""After which a controller is taken for gone; likewise one whose sign is this far ahead: the clock was set back."""
 _CLOCK_SLACK_S = 1.0
 """By which the kernel's start time of a process may differ between two readings."""
 
 
-class ControllerSign(StrictModel):
+class ControllerSign(FiniteModel):
     """What a controller says of itself.
 
     Attributes:
@@ -130,7 +130,7 @@ def living_controllers(folder: RolloutFolder, now_s: float | None = None) -> lis
     found = []
     for file in sorted(folder.controllers.glob("*.json")):
         with contextlib.suppress(OSError, ConfigError):  # removed meanwhile, or of another version of this program
-            if now_s - file.stat().st_mtime > SIGN_LIMIT_S:
+            if abs(now_s - file.stat().st_mtime) > SIGN_LIMIT_S:
                 continue
             sign = read_json(file, ControllerSign)
             if sign is not None and not has_ended(sign):

@@ -22,6 +22,9 @@ from voxrepo.rollout.state import Rollout
 PROBE_S = 2.0
 """Time for which arms must stay ready on all servers before users meet them: a process that dies at its first work
 does so within it. (Each server has let its arms speak before it calls them ready.)"""
+SERVER_LIMIT_S = 1800.0
+"""Time for living servers to do what a phase asks of them; loads of the largest models are within it. One that cannot
+(its engine does not start, for one) must not keep the voice from its next rollout for ever."""
 
 
 def decide(
@@ -64,6 +67,8 @@ def _next(rollout: Rollout, replicas: Replicas, judgement: Judgement | None, now
     phase = state.working_phase
     if state.is_final:
         return stays(rollout, "")
+    if (late_s := max(state.since, state.step_started_at) - now) > 0:
+        return _begin_anew(rollout, late_s, now)
     if phase == "pending":
         return _begin(rollout, now)
     if phase in {"loading", "probing"}:
@@ -78,6 +83,22 @@ def _next(rollout: Rollout, replicas: Replicas, judgement: Judgement | None, now
             return stays(rollout, f"the previous versions are kept for another {left:.0f} s")
         return moved(rollout, "done", f"{state.promoted} is stable; the previous versions are unloaded", now)
     return _take_back_further(rollout, replicas, now)
+
+
+def _begin_anew(rollout: Rollout, late_s: float, now: float) -> Decision:
+    """The clock was set back: what is measured from a moment that is yet to come would be put off until then."""
+    state = rollout.state
+    begun = {"since": min(state.since, now), "step_started_at": min(state.step_started_at, now)}
+    reason = f"the clock was set back to {late_s:.0f} s before this began; times are measured from now on"
+    event = Event("controller", state.phase, state.phase, reason)
+    return Decision(state=state.model_copy(update=begun), events=(event,))
+
+
+def _overdue(rollout: Rollout, replicas: Replicas, waiting: str, now: float) -> str | None:
+    """Why living servers are not waited for any more; None as long as they are."""
+    if replicas.living and now - rollout.state.since >= SERVER_LIMIT_S:
+        return f"{waiting}; not waited for after {SERVER_LIMIT_S / 60:g} min"
+    return None
 
 
 def _begin(rollout: Rollout, now: float) -> Decision:
@@ -97,13 +118,12 @@ def _load(rollout: Rollout, replicas: Replicas, now: float) -> Decision:
     waiting = replicas.not_ready(rollout)
     if state.phase == "paused":
         return stays(rollout, "paused")
+    if waiting:
+        why = _overdue(rollout, replicas, waiting, now)
+        return moved(rollout, "refused", why, now) if why else stays(rollout, waiting)
     if phase == "loading":
-        if waiting:
-            return stays(rollout, waiting)
         names = ", ".join(status.name for status in replicas.living)
         return moved(rollout, "probing", f"all arms are loaded and have spoken on {names}", now)
-    if waiting:
-        return stays(rollout, waiting)
     if now - state.since < PROBE_S:
         return stays(rollout, f"arms must stay ready for {PROBE_S:g} s")
     reason = f"arms stayed ready for {PROBE_S:g} s; {_share_in_words(rollout, 0)}"
@@ -232,9 +252,10 @@ def _move_stable(rollout: Rollout, replicas: Replicas, now: float) -> Decision:
         why = replicas.lost_candidate(rollout, arm, versions)
     if why:
         return take_back(rollout, why, now)
-    waiting = replicas.not_moved(rollout, versions, absent_is_moved=False) if replicas.living else "no server is alive"
+    waiting = replicas.not_moved(rollout, versions) if replicas.living else "no server is alive"
     if waiting:
-        return stays(rollout, waiting)
+        why = _overdue(rollout, replicas, waiting, now)
+        return take_back(rollout, why, now) if why else stays(rollout, waiting)
     names = ", ".join(status.name for status in replicas.living)
     if rollout.spec.resource_preserving or rollout.spec.keep_previous_s <= 0:
         return moved(rollout, "done", f"{arm} is stable on {names}", now, voice_versions=dict(versions))
@@ -243,7 +264,11 @@ def _move_stable(rollout: Rollout, replicas: Replicas, now: float) -> Decision:
 
 
 def _take_back_further(rollout: Rollout, replicas: Replicas, now: float) -> Decision:
-    if waiting := replicas.not_moved(rollout, rollout.stable, absent_is_moved=not rollout.state.stable_moved):
-        return stays(rollout, waiting)
+    reason = rollout.state.reason
+    if waiting := replicas.not_moved(rollout, rollout.stable, absent_is_moved=True):
+        why = _overdue(rollout, replicas, waiting, now)
+        if why is None:
+            return stays(rollout, waiting)
+        reason = f"{reason} ({why})"  # once it can, it goes by voice.yaml
     versions = dict(rollout.stable) if rollout.state.stable_moved else None
-    return moved(rollout, "rolled_back", rollout.state.reason, now, voice_versions=versions)
+    return moved(rollout, "rolled_back", reason, now, voice_versions=versions)

@@ -7,15 +7,16 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from voxrepo.rollout.finite import FiniteModel
 from voxrepo.rollout.plan import Versions
 from voxrepo.rollout.state import Phase, Rollout, RolloutState
-from voxrepo_contract.yamlfile import StrictModel
 
-CommandKind = Literal["promote", "pause", "resume", "abort", "set_weights"]
+CommandKind = Literal["promote", "pause", "resume", "abort", "set_weights", "unreadable"]
+"""``unreadable``: left by another version of this program; there is no more to do than to say so in the log."""
 EventKind = Literal["created", "state", "step", "weights", "command_refused", "controller"]
 
 
-class Command(StrictModel):
+class Command(FiniteModel):
     """What an operator asks of a rollout.
 
     Attributes:

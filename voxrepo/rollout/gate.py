@@ -6,15 +6,14 @@ from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
+from voxrepo.rollout.finite import FiniteModel
 from voxrepo.rollout.metric import METRICS, Metric
-from voxrepo_contract.yamlfile import StrictModel
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
 MIN_SAMPLES = 5
 """Below, an interval of a mean by Student's t says nothing that one would act on."""
 
 
-class Gate(StrictModel):
+class Gate(FiniteModel):
     """Either limits of the value itself (``min``, ``max`` or both) or one against the stable arm.
 
     Attributes:
@@ -31,10 +30,10 @@ class Gate(StrictModel):
     """
 
     metric: str
-    min: Number | None = None
-    max: Number | None = None
-    max_ratio: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    max_difference: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    min: float | None = None
+    max: float | None = None
+    max_ratio: Annotated[float, Field(gt=0)] | None = None
+    max_difference: Annotated[float, Field(ge=0)] | None = None
     min_samples: Annotated[int, Field(ge=MIN_SAMPLES)] = 30
     confidence: Annotated[float, Field(ge=0.5, le=0.9999)] = 0.95
     dry_run: bool = False

@@ -17,13 +17,13 @@ from typing import Literal
 from pydantic import Field
 
 from voxrepo.rollout import statistics
+from voxrepo.rollout.finite import FiniteModel
 from voxrepo.rollout.gate import Gate
 from voxrepo.rollout.metric import METRICS, STABLE_MEASURE_PREFIX, Metric
 from voxrepo.rollout.route import STABLE_ARM
 from voxrepo.rollout.samples import ArmSamples
 from voxrepo.rollout.spec import AbPolicy, RolloutSpec, arms_of
 from voxrepo.rollout.statistics import Estimate
-from voxrepo_contract.yamlfile import StrictModel
 
 CERTAIN_ERRORS = 3
 """Errors that fail ``error_ratio`` before ``min_samples``, if the interval lies beyond the limit: one or two may be
@@ -32,7 +32,7 @@ chance meetings with something else, such as a server that stops."""
 VerdictName = Literal["pass", "fail", "inconclusive"]
 
 
-class GateVerdict(StrictModel):
+class GateVerdict(FiniteModel):
     """What a gate says of an arm now.
 
     Attributes:
@@ -65,7 +65,7 @@ class GateVerdict(StrictModel):
     reason: str = ""
 
 
-class Judgement(StrictModel):
+class Judgement(FiniteModel):
     """All that the observations since a moment say.
 
     Attributes:

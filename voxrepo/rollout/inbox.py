@@ -9,7 +9,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,7 +41,6 @@ class Inbox:
         self._folder = folder
         self._observed = observed
         self._clock = clock
-        self._offsets: dict[str, int] = {}
         self._sources: dict[Path, tuple[int, str]] = {}
 
     def take(self) -> int:
@@ -54,7 +53,10 @@ class Inbox:
             ConfigError: the database cannot be written.
             Unavailable: it is locked.
         """
-        return sum(self._take(file) for file in sorted(self._folder.replicas.glob("*/observations/*.jsonl")))
+        files = sorted(self._folder.replicas.glob("*/observations/*.jsonl"))
+        # nothing of it is remembered: another controller may have led, and read on, since the last look
+        offsets = self._observed.offsets() if files else {}
+        return sum(self._take(file, offsets) for file in files)
 
     def forget_lost(self) -> None:
         """Forget how far files were read that are gone: a controller ended between removing and forgetting them."""
@@ -62,7 +64,7 @@ class Inbox:
         for file in self._folder.replicas.glob("*/observations/*.jsonl"):
             with suppress(OSError):
                 there.add(self._source(file, file.stat()))
-        lost = [source for source in self._observed.sources() if source not in there]
+        lost = [source for source in self._observed.offsets() if source not in there]
         if lost:
             self._observed.forget_sources(lost)
 
@@ -82,13 +84,11 @@ class Inbox:
             self._sources[file] = facts.st_ino, source
         return source
 
-    def _take(self, file: Path) -> int:
+    def _take(self, file: Path, offsets: Mapping[str, int]) -> int:
         try:
             facts = file.stat()
             source = self._source(file, facts)
-            offset = self._offsets.get(source)
-            if offset is None:
-                offset = self._offsets[source] = self._observed.offset(source)
+            offset = offsets.get(source, 0)
             is_complete = self._clock() - facts.st_mtime > COMPLETE_S
             if facts.st_size <= offset:
                 if is_complete:
@@ -107,14 +107,13 @@ class Inbox:
             if len(text) < READ_BYTES and not is_complete:
                 return 0  # half a line; the rest comes
             end = len(text)
-        taken = self._observed.add_requests(self._parsed(file, text[:end]), source=source, offset=offset + end)
-        self._offsets[source] = offset + end
-        return taken
+        return self._observed.add_requests(
+            self._parsed(file, text[:end]), source=source, begin=offset, offset=offset + end
+        )
 
     def _remove(self, file: Path, source: str) -> None:
         file.unlink(missing_ok=True)
         self._observed.forget_sources([source])
-        self._offsets.pop(source, None)
         self._sources.pop(file, None)
 
     def _parsed(self, file: Path, text: bytes) -> list[RequestSeen]:

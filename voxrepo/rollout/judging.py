@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from voxrepo.rollout.gates import Judgement, judge
 from voxrepo.rollout.observed import Observed
+from voxrepo.rollout.plan import STATUS_LIMIT_S
 from voxrepo.rollout.spec import OverflowPolicy, TieredPolicy
 from voxrepo.rollout.state import Rollout, judged_since
 
@@ -62,7 +63,9 @@ class Judge:
         if made is None or self._is_due(made, rollout):
             started_s = self._ticks()
             since = judged_since(rollout, now)
-            judgement = judge(rollout.spec, self._observed.samples(rollout, since), since)
+            # what is later was seen before the clock was set back
+            samples = self._observed.samples(rollout, since, now + STATUS_LIMIT_S)
+            judgement = judge(rollout.spec, samples, since)
             ended_s = self._ticks()
             made = _Made(judgement, rollout.state.step_started_at, self._arrivals, ended_s, ended_s - started_s)
             self._made[rollout.id] = made

@@ -71,32 +71,35 @@ class Observed:
         self._database = database
         self._max_rows = max(max_rows, 2)
 
-    def offset(self, source: str) -> int:
-        """Bytes of a file that have been taken over; 0 of one that is not known."""
-        rows = self._database.query("SELECT offset_bytes FROM sources WHERE path = ?", (source,))
-        return int(rows[0]["offset_bytes"]) if rows else 0
-
-    def sources(self) -> list[str]:
-        """Files of which something has been taken over and that are not forgotten."""
-        return [str(row["path"]) for row in self._database.query("SELECT path FROM sources")]
+    def offsets(self) -> dict[str, int]:
+        """Bytes that have been taken over of each file of which any have, and that is not forgotten."""
+        rows = self._database.query("SELECT path, offset_bytes FROM sources")
+        return {str(row["path"]): int(row["offset_bytes"]) for row in rows}
 
     def forget_sources(self, sources: Iterable[str]) -> None:
         """Forget files that are gone."""
         with self._database.transaction() as connection:
             connection.executemany("DELETE FROM sources WHERE path = ?", [(source,) for source in sources])
 
-    def add_requests(self, seen: Sequence[RequestSeen], *, source: str = "", offset: int = 0) -> int:
+    def add_requests(self, seen: Sequence[RequestSeen], *, source: str = "", begin: int = 0, offset: int = 0) -> int:
         """Take requests over, and how far their file has been read, in one transaction.
+
+        Nothing is taken if the file has been read to another place than ``begin``: by a controller that took the lease
+        while this one was stopped.
 
         Args:
             seen: requests; those of rollouts that are not in the store are left out.
             source: file that they come from; empty for none.
-            offset: bytes of it that have been taken over with these.
+            begin: bytes of it that were taken over before these.
+            offset: likewise with these.
 
         Returns:
             how many were taken.
         """
         with self._database.transaction() as connection:
+            row = connection.execute("SELECT offset_bytes FROM sources WHERE path = ?", (source,)).fetchone()
+            if (0 if row is None else row["offset_bytes"]) != begin:
+                return 0
             known = {row["id"] for row in connection.execute("SELECT id FROM rollouts")}
             kept = [request for request in seen if request.rollout in known]
             connection.executemany(
@@ -164,23 +167,28 @@ class Observed:
                 (rollout, arm, count // 2 + 2),
             )
 
-    def samples(self, rollout: Rollout, since: float) -> dict[str, ArmSamples]:
+    def samples(self, rollout: Rollout, since: float, until: float = math.inf) -> dict[str, ArmSamples]:
         """Samples of all arms, stable included, for :func:`voxrepo.rollout.gates.judge`.
 
         Clients' own requests count; of a shadow arm, which has none, the copies.
+
+        Args:
+            rollout: whose arms.
+            since: seconds since the epoch.
+            until: likewise.
         """
         policy = rollout.spec.policy
         arms = arms_of(policy)
         return {
-            arm: self._samples(rollout.id, arm, since, copies=isinstance(policy, ShadowPolicy) and arm in arms)
+            arm: self._samples(rollout.id, arm, since, until, copies=isinstance(policy, ShadowPolicy) and arm in arms)
             for arm in [STABLE_ARM, *arms]
         }
 
-    def _samples(self, rollout: str, arm: str, since: float, *, copies: bool) -> ArmSamples:
+    def _samples(self, rollout: str, arm: str, since: float, until: float, *, copies: bool) -> ArmSamples:
         table = self._database.columns(
             "SELECT outcome IN (SELECT value FROM json_each(?)), latency_s, first_piece_s, audio_s, level_dbfs,"
             " clipped_ratio, silence_ratio, engine_s FROM observations"
-            " WHERE rollout = ? AND arm = ? AND is_copy = ? AND at >= ?"
+            " WHERE rollout = ? AND arm = ? AND is_copy = ? AND at BETWEEN ? AND ?"
             " AND outcome IN (SELECT value FROM json_each(?)) ORDER BY at",
             (
                 json.dumps(sorted(FAILED_OUTCOMES)),
@@ -188,6 +196,7 @@ class Observed:
                 arm,
                 copies,
                 since,
+                until,
                 json.dumps(sorted(COUNTED_OUTCOMES)),
             ),
         )
@@ -196,8 +205,8 @@ class Observed:
         measured = [
             json.loads(row["measures"])
             for row in self._database.query(
-                "SELECT measures FROM pairs WHERE rollout = ? AND arm = ? AND at >= ? ORDER BY at",
-                (rollout, arm, since),
+                "SELECT measures FROM pairs WHERE rollout = ? AND arm = ? AND at BETWEEN ? AND ? ORDER BY at",
+                (rollout, arm, since, until),
             )
         ]
         # a pair of which one half failed has no measures: it is no comparison

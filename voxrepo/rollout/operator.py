@@ -13,6 +13,8 @@ def obey(rollout: Rollout, command: Command, replicas: Replicas, now: float) -> 
     """Carry out a command, or say in an event why not."""
     if rollout.state.is_final:
         return _refused(rollout, command, f"the rollout is {rollout.state.phase} already")
+    if command.kind == "unreadable":
+        return _refused(rollout, command, "it cannot be understood")
     if command.kind == "abort":
         return _abort(rollout, command, now)
     if command.kind == "pause":

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pydantic import Field
 
 from voxrepo.rollout.gates import Judgement
-from voxrepo.rollout.plan import STATUS_LIMIT_S, ReplicaStatus, RolloutFolder, Versions, read_json
+from voxrepo.rollout.plan import ReplicaStatus, RolloutFolder, Versions, read_json
 from voxrepo.rollout.route import STABLE_ARM, PolicyName
 from voxrepo.rollout.spec import CanaryPolicy
 from voxrepo.rollout.state import Phase, Rollout, current_weights
@@ -191,11 +191,10 @@ def overview_of(
 
 def _replica(status: ReplicaStatus, rollout: Rollout, now: float) -> ReplicaView:
     voice = status.voices.get(rollout.spec.voice)
-    age_s = max(0.0, now - status.updated_at)
     return ReplicaView(
         name=status.name,
-        age_s=round(age_s, 3),
-        lives=age_s <= STATUS_LIMIT_S,
+        age_s=round(max(0.0, now - status.updated_at), 3),
+        lives=status.lives_at(now),
         generation=status.generation,
         stable={} if voice is None else voice.stable,
         arms={}

@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 import time
-import wave
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -132,8 +131,8 @@ class PairsDesk:
     def _finish(self, work: _Work) -> int:
         try:
             measures = work.measures.result()
-        except (OSError, EOFError, ValueError, wave.Error) as error:
-            log.error("the pair %s cannot be measured: %s", work.file, error)
+        except Exception as error:  # what is wrong with the audio of one pair is no fault of the controller's
+            log.error("the pair %s cannot be measured: %r", work.file, error)
             self._remove(work.file)
             self.dropped += 1
             return 0
@@ -197,6 +196,7 @@ class PairsDesk:
 
     def sweep(self) -> None:
         """Remove audio that belongs to nothing: what ended controllers and edge processes have left."""
+        self._kept.clear()  # another controller may have kept more
         for folder in self._folder.samples.glob("*"):
             known = {
                 self._folder.path / file for pair in self._observed.pairs(folder.name) for file in pair.files.values()

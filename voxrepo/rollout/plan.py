@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
+from voxrepo.rollout.finite import Count, Decibels, FiniteModel, Instant, Ratio, Seconds
 from voxrepo.rollout.route import Route
 from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.yamlfile import StrictModel, write_text_atomically
@@ -21,10 +22,14 @@ from voxrepo_contract.yamlfile import StrictModel, write_text_atomically
 Versions = dict[str, Annotated[int, Field(ge=1)]]
 """Version of each stage; complete."""
 
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
+"""What becomes a part of a path."""
+
 ArmState = Literal["loading", "ready", "failed", "unloading"]
 STATUS_INTERVAL_S = 1.0
 """How often a server says that it lives; the controller takes one for gone after :data:`STATUS_LIMIT_S`."""
 STATUS_LIMIT_S = 15.0
+"""Likewise for one that said so this much later than now: the clock was set back, and it would live until then."""
 
 ModelT = TypeVar("ModelT", bound=StrictModel)
 
@@ -63,7 +68,7 @@ def metrics_file_of(replica: Path) -> Path:
     return RolloutFolder(replica.parents[1]).metrics_file
 
 
-class PlannedVoice(StrictModel):
+class PlannedVoice(FiniteModel):
     """What servers shall serve of one voice while a rollout concerns it.
 
     Attributes:
@@ -82,7 +87,7 @@ class PlannedVoice(StrictModel):
     resource_preserving: bool = False
 
 
-class Plan(StrictModel):
+class Plan(FiniteModel):
     """Attributes:
     generation: grows with every change.
     voices: voices that a rollout concerns; all others are as ``voice.yaml`` said at the server's start, or when they
@@ -93,7 +98,7 @@ class Plan(StrictModel):
     voices: dict[str, PlannedVoice] = Field(default_factory=dict)
 
 
-class ArmStatus(StrictModel):
+class ArmStatus(FiniteModel):
     """One arm on one server. ``reason`` says why it failed, or why it was taken out after it had been ready."""
 
     state: ArmState
@@ -101,7 +106,7 @@ class ArmStatus(StrictModel):
     reason: str = ""
 
 
-class ReplicaVoice(StrictModel):
+class ReplicaVoice(FiniteModel):
     """One voice of the plan on one server.
 
     Attributes:
@@ -115,7 +120,7 @@ class ReplicaVoice(StrictModel):
     reason: str = ""
 
 
-class ReplicaStatus(StrictModel):
+class ReplicaStatus(FiniteModel):
     """One server.
 
     Attributes:
@@ -137,8 +142,12 @@ class ReplicaStatus(StrictModel):
     voices: dict[str, ReplicaVoice] = Field(default_factory=dict)
     memory_free_bytes: int | None = None
 
+    def lives_at(self, now: float) -> bool:
+        """Whether its last sign of life is recent."""
+        return abs(now - self.updated_at) <= STATUS_LIMIT_S
 
-class RequestSeen(StrictModel):
+
+class RequestSeen(FiniteModel):
     """One request that a voice under a rollout served: a line in ``observations/<worker>-<pid>-<number>.jsonl``.
 
     Attributes:
@@ -163,7 +172,7 @@ class RequestSeen(StrictModel):
         silence_ratio: 20 ms frames below the silence threshold.
     """
 
-    at: float
+    at: Instant
     rollout: str
     voice: str
     arm: str
@@ -171,19 +180,19 @@ class RequestSeen(StrictModel):
     copy_of: str = ""
     pinned: bool = False
     streamed: bool = False
-    text_chars: int | None = None
-    latency_s: float
-    first_piece_s: float | None = None
-    engine_s: float | None = None
-    underruns: int = 0
-    audio_s: float | None = None
-    level_dbfs: float | None = None
-    peak_dbfs: float | None = None
-    clipped_ratio: float | None = None
-    silence_ratio: float | None = None
+    text_chars: Count | None = None
+    latency_s: Seconds
+    first_piece_s: Seconds | None = None
+    engine_s: Seconds | None = None
+    underruns: Count = 0
+    audio_s: Seconds | None = None
+    level_dbfs: Decibels | None = None
+    peak_dbfs: Decibels | None = None
+    clipped_ratio: Ratio | None = None
+    silence_ratio: Ratio | None = None
 
 
-class PairSeen(StrictModel):
+class PairSeen(FiniteModel):
     """A request spoken by two arms: ``pairs/<id>.json`` beside ``<id>.<arm>.wav`` for both; the JSON comes last.
 
     Attributes:
@@ -202,18 +211,18 @@ class PairSeen(StrictModel):
         fault: why one of the two has no audio; empty if both have.
     """
 
-    id: str
-    at: float
-    rollout: str
+    id: FileName
+    at: Instant
+    rollout: FileName
     voice: str
-    arm: str
+    arm: FileName
     text: str
     language: str
     seed: int
     speed: float
     speaker: str
-    latency_s: float | None = None
-    stable_latency_s: float | None = None
+    latency_s: Seconds | None = None
+    stable_latency_s: Seconds | None = None
     fault: str = ""
 
 

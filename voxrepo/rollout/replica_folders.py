@@ -36,6 +36,8 @@ class ReplicaFolders:
             name = file.parent.name
             try:
                 status = read_json(file, ReplicaStatus)
+                if status is not None and status.name != name:  # its folder was copied by hand
+                    raise ConfigError(f"is of the server {status.name!r}", file=file)
             except ConfigError as error:
                 if self._complaints.get(name) != error.message:
                     self._complaints[name] = error.message

@@ -25,7 +25,7 @@ class Replicas:
     @classmethod
     def at(cls, statuses: Iterable[ReplicaStatus], now: float, generation: int) -> Replicas:
         """Those that live now, in order of their names."""
-        living = [status for status in statuses if now - status.updated_at <= STATUS_LIMIT_S]
+        living = [status for status in statuses if status.lives_at(now)]
         return cls(tuple(sorted(living, key=lambda status: status.name)), generation)
 
     def _is_settled(self, status: ReplicaStatus) -> bool:
@@ -94,20 +94,20 @@ class Replicas:
                 return f"{arm} on {status.name}: {found.reason or 'failed without a reason'}"
         return None
 
-    def not_moved(self, rollout: Rollout, versions: Versions, *, absent_is_moved: bool) -> str | None:
+    def not_moved(self, rollout: Rollout, versions: Versions, *, absent_is_moved: bool = False) -> str | None:
         """Which living server does not serve ``versions`` as the voice yet; None if all do.
 
         Args:
             rollout: whose voice.
             versions: stable versions.
-            absent_is_moved: whether a server that has taken up the plan and says nothing of the voice counts as moved:
-                it has what ``voice.yaml`` pins.
+            absent_is_moved: whether a server that has taken up the plan and does not serve the voice counts as moved:
+                if it ever serves it again, then as ``voice.yaml`` pins it.
         """
         for status in self.living:
             if not self._is_settled(status):
                 return f"{status.name}: has not taken up the plan's generation {self.generation} yet"
             voice = status.voices.get(rollout.spec.voice)
-            if voice is None:
+            if voice is None or not voice.stable:
                 if not absent_is_moved:
                     return f"{status.name}: does not serve {rollout.spec.voice} yet"
             elif voice.stable != versions:

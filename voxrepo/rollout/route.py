@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from voxrepo.rollout.finite import FiniteModel
 from voxrepo_contract.names import STREAM_SUFFIX, VOICE_STAGES
-from voxrepo_contract.yamlfile import StrictModel
 
 STABLE_ARM = "stable"
 """The arm that ``voice.yaml`` pins; it exists without any rollout."""
@@ -23,7 +23,7 @@ Percent = Annotated[float, Field(ge=0, le=100)]
 PolicyName = Literal["canary", "ab", "shadow", "overflow", "tiered"]
 
 
-class Overflow(StrictModel):
+class Overflow(FiniteModel):
     """Load above which new requests go to a cheaper arm, and the one below which they come back.
 
     Attributes:
@@ -43,7 +43,7 @@ class Overflow(StrictModel):
         return self
 
 
-class Route(StrictModel):
+class Route(FiniteModel):
     """Attributes:
     rollout: id of the rollout; salt of the assignment, so that two rollouts divide users independently.
     policy: of the rollout.

@@ -19,23 +19,22 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from voxrepo.rollout import defaults
+from voxrepo.rollout.finite import FiniteModel, Seconds
 from voxrepo.rollout.gate import Gate
 from voxrepo.rollout.metric import METRICS, Source
 from voxrepo.rollout.route import RESERVED_ARMS, STABLE_ARM, Overflow, Percent
 from voxrepo_contract import yamlfile
 from voxrepo_contract.names import VOICE_STAGES, is_model_name
-from voxrepo_contract.yamlfile import StrictModel
 
 _ARM_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,39}\Z")
 MAX_ARMS = 8
 
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=100)]
 Count = Annotated[int, Field(ge=1)]
 ChangedVersions = Annotated[dict[str, Annotated[int, Field(ge=1, le=999_999_999)]], Field(min_length=1)]
 
 
-class CanaryStep(StrictModel):
+class CanaryStep(FiniteModel):
     """Attributes:
     weight: percent of the voice's requests that the arm gets.
     hold_s: shortest time of the step, in seconds.
@@ -47,7 +46,7 @@ class CanaryStep(StrictModel):
     min_requests: Count = defaults.MIN_REQUESTS
 
 
-class CanaryPolicy(StrictModel):
+class CanaryPolicy(FiniteModel):
     """More and more requests for one arm, which then becomes the stable one.
 
     Attributes:
@@ -74,7 +73,7 @@ class CanaryPolicy(StrictModel):
         return steps
 
 
-class AbPolicy(StrictModel):
+class AbPolicy(FiniteModel):
     """Fixed shares for several arms until it is known which one is best.
 
     Attributes:
@@ -112,7 +111,7 @@ class AbPolicy(StrictModel):
         return winner
 
 
-class ShadowPolicy(StrictModel):
+class ShadowPolicy(FiniteModel):
     """Copies of requests for one arm, whose answers are compared and discarded. No user hears it.
 
     Attributes:
@@ -135,7 +134,7 @@ class OverflowPolicy(Overflow):
     kind: Literal["overflow"]
 
 
-class TieredPolicy(StrictModel):
+class TieredPolicy(FiniteModel):
     """A faster vocoder for the first piece of each stream; stays until a command ends it."""
 
     kind: Literal["tiered"]
@@ -152,7 +151,7 @@ def arms_of(policy: Policy) -> list[str]:
     return [policy.arm]
 
 
-class RolloutSpec(StrictModel):
+class RolloutSpec(FiniteModel):
     """Attributes:
     voice: that it concerns.
     arms: by name, the stages whose versions differ from the voice's.

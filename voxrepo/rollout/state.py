@@ -18,6 +18,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from voxrepo.rollout.finite import FiniteModel
 from voxrepo.rollout.plan import Plan, PlannedVoice, Versions
 from voxrepo.rollout.route import CANARY_LABEL, PREVIOUS_ARM, STABLE_ARM, Overflow, Percent, Route
 from voxrepo.rollout.spec import (
@@ -29,7 +30,6 @@ from voxrepo.rollout.spec import (
     TieredPolicy,
     arms_of,
 )
-from voxrepo_contract.yamlfile import StrictModel
 
 Phase = Literal[
     "pending",
@@ -52,7 +52,7 @@ ENDLESS_WINDOW_S = 900.0
 week's good requests."""
 
 
-class RolloutState(StrictModel):
+class RolloutState(FiniteModel):
     """Attributes:
     phase: of the rollout.
     since: when the phase began, seconds since the epoch; like all times here.

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -26,6 +26,9 @@ from voxrepo_contract import yamlfile
 from voxrepo_contract.errors import AlreadyExists, ConfigError, NotFound, Unavailable
 
 CONTROLLER = "controller"
+LONGEST_LEASE_S = 120.0
+"""A lease that ends later than this was taken before the clock was set back; it holds nobody off. Longer than any lease
+by more than clocks of several machines differ."""
 
 
 class LeaseLost(Unavailable):
@@ -304,11 +307,11 @@ class Store:
             return command.model_copy(update={"id": int(cursor.lastrowid or 0)})
 
     def commands(self, rollout: str) -> list[Command]:
-        """Commands that have not been consumed, in order."""
+        """Commands that have not been consumed, in order; ``unreadable`` where one cannot be understood."""
         rows = self.database.query(
             "SELECT id, command FROM commands WHERE rollout = ? AND consumed_at IS NULL ORDER BY id", (rollout,)
         )
-        return [Command.model_validate_json(row["command"]).model_copy(update={"id": row["id"]}) for row in rows]
+        return [_command(row["id"], row["command"]) for row in rows]
 
     def is_consumed(self, command: int) -> bool:
         """Whether the controller has dealt with a command."""
@@ -317,19 +320,26 @@ class Store:
 
     # lease
 
-    def take_lease(self, holder: str, duration_s: float, name: str = CONTROLLER) -> bool:
-        """Take or renew the lease for ``duration_s`` from now; False if somebody else holds it.
+    def take_lease(self, holder: str, duration_s: float, name: str = CONTROLLER) -> Literal["taken", "renewed"] | None:
+        """Take or renew the lease for ``duration_s`` from now; None if somebody else holds it.
 
         A holder that was delayed beyond its time cannot harm: :meth:`save` looks at the lease again in its transaction.
+
+        Returns:
+            ``renewed`` if nobody else has held it since ``holder`` took it.
         """
         with self.database.transaction() as connection:
             now = self._clock()  # inside: the wait for the lock must not count
+            row = connection.execute("SELECT holder FROM lease WHERE name = ?", (name,)).fetchone()
             cursor = connection.execute(
                 "INSERT INTO lease (name, holder, until) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE "
-                "SET holder = excluded.holder, until = excluded.until WHERE holder = excluded.holder OR until <= ?",
-                (name, holder, now + duration_s, now),
+                "SET holder = excluded.holder, until = excluded.until "
+                "WHERE holder = excluded.holder OR until <= ? OR until > ?",
+                (name, holder, now + duration_s, now, now + LONGEST_LEASE_S),
             )
-            return cursor.rowcount == 1
+            if cursor.rowcount != 1:
+                return None
+            return "renewed" if row is not None and row["holder"] == holder else "taken"
 
     def release_lease(self, holder: str, name: str = CONTROLLER) -> None:
         """Give the lease up, so that another need not wait for its end."""
@@ -338,7 +348,10 @@ class Store:
 
     def lease_holder(self, name: str = CONTROLLER) -> str | None:
         """Who holds the lease now."""
-        rows = self.database.query("SELECT holder FROM lease WHERE name = ? AND until > ?", (name, self._clock()))
+        now = self._clock()
+        rows = self.database.query(
+            "SELECT holder FROM lease WHERE name = ? AND until > ? AND until <= ?", (name, now, now + LONGEST_LEASE_S)
+        )
         return rows[0]["holder"] if rows else None
 
     @contextmanager
@@ -364,6 +377,13 @@ class Store:
 def _spec_of(text: str, rollout: str) -> RolloutSpec:
     """A spec from its text; the controller asks for the same ones four times a second."""
     return parse_spec(text, Path(f"rollout {rollout}"))
+
+
+def _command(id_: int, text: str) -> Command:
+    try:
+        return Command.model_validate_json(text).model_copy(update={"id": id_})
+    except ValidationError as error:
+        return Command(id=id_, kind="unreadable", reason=str(error.errors(include_url=False)[0]["msg"]))
 
 
 def _log(connection: sqlite3.Connection, rollout: str, event: Event, now: float) -> None:
