@@ -22,6 +22,7 @@ from voxrepo.convert.voice import ConvertedVoice, convert_voice
 from voxrepo.repository.check import check_voice
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.publish import STAGING_PREFIX, place_version
+from voxrepo.repository.publishing import LOCK_FILE
 from voxrepo.repository.voice import read_voice
 from voxrepo_contract import emulated_om
 from voxrepo_contract.errors import ConfigError, ConversionRefused, InvalidArgument, NotFound
@@ -66,7 +67,8 @@ def convert(layout: Layout, what: str = "tiny", *, use: bool = True, **changes: 
 
 
 def everything(layout: Layout) -> dict[str, bytes]:
-    return {str(path.relative_to(layout.root)): path.read_bytes() for path in layout.root.rglob("*") if path.is_file()}
+    files = [path for path in layout.root.rglob("*") if path.is_file() and path.name != LOCK_FILE]
+    return {str(path.relative_to(layout.root)): path.read_bytes() for path in files}
 
 
 def test_a_voice_gets_new_versions_of_both_stages_and_pins_them(layout: Layout):

@@ -43,7 +43,7 @@ class Heard:
         return np.concatenate(self.pieces)
 
 
-def listen(server: RunningServer, text: str, **options: Any) -> Heard:
+def listen(server: RunningServer, text: str, model: str = STREAM, **options: Any) -> Heard:
     """All pieces of a stream, over gRPC, through an unmodified tritonclient."""
     answers: queue.Queue[tuple[float, Any, Any]] = queue.Queue()
     heard = Heard([], [], {})
@@ -51,7 +51,7 @@ def listen(server: RunningServer, text: str, **options: Any) -> Heard:
         client.start_stream(lambda result, error: answers.put((time.monotonic(), result, error)))
         asked_s = time.monotonic()
         inputs = inputs_for(grpc_client, text, **options)
-        client.async_stream_infer(STREAM, inputs, request_id="a", enable_empty_final_response=True)
+        client.async_stream_infer(model, inputs, request_id="a", enable_empty_final_response=True)
         while True:
             at_s, result, error = answers.get(timeout=120)
             if error is not None:

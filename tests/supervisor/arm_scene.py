@@ -11,7 +11,7 @@ import pytest
 from tests.repository.tiny import make_voice
 from voxrepo.edge.table import EdgeTable, read_table
 from voxrepo.repository.arms import CheckedArm, check_arm
-from voxrepo.repository.check import CheckedVoice, take_inventory
+from voxrepo.repository.check import CheckedVoice, Inventory, take_inventory
 from voxrepo.repository.layout import Layout
 from voxrepo.rollout.plan import Plan, PlannedVoice, ReplicaStatus, RolloutFolder, Versions, read_json, write_json
 from voxrepo.rollout.route import Route
@@ -46,6 +46,8 @@ class Scene:
         self._serve()
         self.moved: list[CheckedVoice] = []
         self.released: list[tuple[str, set[int]]] = []
+        self.tried: list[tuple[str, Versions]] = []
+        self.is_trying = False
         self.arms = Arms(layout, "here", self.board, lambda: self, 60.0)  # type: ignore[arg-type,return-value]
         self.start_engine()
         self.folder = RolloutFolder(layout.rollouts)
@@ -76,8 +78,24 @@ class Scene:
                 lambda: None,
                 self.moved.append,
                 lambda model, versions, now_s: self.released.append((model, set(versions))),
+                lambda voice: self.is_trying,
+                self._try_again,
             )
         )
+
+    def _try_again(self, voice: CheckedVoice, now_s: float) -> None:
+        self.tried.append((voice.spec.voice, dict(voice.spec.versions)))
+        self.given_up = voice
+
+    def come_back(self) -> None:
+        """What was given up is served again, as it was last to be tried."""
+        self.board.take_back(Inventory(voices={self.given_up.spec.voice: self.given_up}))
+        self.board.publish(ready=True)
+
+    def end_engine(self, **options: Any) -> None:
+        """The engine ends, and a new one has loaded the voices."""
+        self.arms.engine_ended(self.now_s, **options)
+        self.board.publish()
 
     def wait_for(self, generation: int, give_up: Callable[[], bool]) -> bool:
         return not self.is_behind

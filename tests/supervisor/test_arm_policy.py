@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from voxrepo.rollout.plan import PlannedVoice, Versions
 from voxrepo.supervisor.arm_policy import (
     BRIDGE_ARM,
+    DropMove,
     Facts,
     Failure,
     Leaving,
@@ -109,6 +110,13 @@ def test_stable_moves_over_the_arm_that_has_its_new_versions() -> None:
     assert needed_versions(plan, moved, old)["vocoder"] == {1, 2}, "the arm that keeps them is about to be loaded"
 
 
+@pytest.mark.parametrize("stable", [A, C])
+def test_a_move_to_what_is_not_wanted_any_more_is_dropped_at_once(stable: Versions) -> None:
+    moving = facts(arms={"new": B}, loaded=LOADED_AB, move=Move("new", A, B))
+    assert next_action(wanted(stable), moving, in_use) == DropMove()
+    assert next_action(None, moving, free) == Swap(Move("new", A, B)), "nothing else is wanted"
+
+
 def test_stable_moves_over_an_arm_of_the_server_s_own_where_the_plan_has_none() -> None:
     plan = wanted(B)
     assert next_action(plan, facts(), free) == LoadArm(BRIDGE_ARM, B)
@@ -168,6 +176,8 @@ def carry_out(action: object, now: Facts) -> Facts:
     if isinstance(action, StartMove):
         assert arms[action.move.bridge] == action.move.new
         return replace(now, move=action.move)
+    if isinstance(action, DropMove):
+        return replace(now, move=None)
     if isinstance(action, Swap):
         old = Leaving(VOICE, now.stable, None, 0.0)
         return replace(now, stable=action.move.new, move=None, leaving=(*leaving, old))

@@ -21,7 +21,7 @@ from voxrepo.rollout.plan import Versions
 from voxrepo.supervisor import arm_work
 from voxrepo.supervisor.arm_memory import MIB, Memory
 from voxrepo.supervisor.arm_policy import BRIDGE_ARM
-from voxrepo.supervisor.arm_work import ArmRun, ArmWork, Spoiled, Standing, publishing
+from voxrepo.supervisor.arm_work import ArmRun, ArmWork, Spoiled, Standing
 from voxrepo_contract.errors import ConfigError, Internal, NotFound, Unavailable
 
 A: Versions = {"text_frontend": 1, "acoustic": 1, "vocoder": 1}
@@ -219,24 +219,6 @@ def test_nothing_is_done_to_the_next_engine(layout: Layout, voice: CheckedVoice)
     with pytest.raises(Unavailable, match="ended"):
         work(layout, given_up=given_up).load_arm(standing(voice), "new", B)
     assert FakeControl.calls == []
-
-
-def test_servers_of_a_root_write_one_after_the_other(layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("WARNING")
-    with publishing(layout):
-        got = threading.Event()
-
-        def other() -> None:
-            with publishing(layout):
-                got.set()
-
-        thread = threading.Thread(target=other)
-        thread.start()
-        assert not got.wait(0.3)
-        with publishing(layout, wait_s=0.1):
-            assert "not waited for" in caplog.text
-    thread.join(10)
-    assert got.is_set()
 
 
 def test_a_run_tells_its_result_or_why_there_is_none() -> None:

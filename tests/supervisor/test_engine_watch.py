@@ -53,10 +53,14 @@ class FakeRun:
         mending: Mending,
         is_held: Callable[[], bool],
         load_timeout_s: float,
-        publish: Callable[[], None] = lambda: None,
+        publish: Callable[[], None],
+        layout: Layout | None,
+        is_given_up: Callable[[], bool],
     ) -> None:
         self.mending = mending
         self.publish = publish
+        self.layout = layout
+        self.is_given_up = is_given_up
         self.lost_arms: dict[str, str] = {}
         self.is_held = is_held
         self.started_s = 0.0
@@ -113,7 +117,7 @@ def watch(scene: Scene, layout: Layout) -> EngineWatch:
     models = [f"{voice}.{stage}" for voice in ("one", "two") for stage in ("text_frontend", "acoustic", "vocoder")]
     scene.stubs = [Stub(pid, 0.0, model) for pid, model in enumerate([*models, "echo", "callable"], start=10)]
     limits = WatchLimits(hang_timeout_s=10.0, load_timeout_s=60.0, memory_bytes=200 * MIB)
-    watch = EngineWatch(Workspace(Path("/nowhere"), "voxrepo-x-"), limits, lambda subjects: True)
+    watch = EngineWatch(Workspace(Path("/nowhere"), "voxrepo-x-"), limits, lambda subjects: True, layout=layout)
     watch.engine_started(1, inventory, {"one", "two", "echo"}, 0.0)
     return watch
 
@@ -136,6 +140,17 @@ def test_a_dead_stub_has_its_model_cured_and_its_voice_held_meanwhile(watch: Eng
     assert watch.held == set()
     assert dict(watch.reloads) == {"one.vocoder": 1, "one": 1}
     assert len(scene.runs) == 1
+
+
+def test_a_cure_minds_other_servers_of_the_root_and_is_given_up_with_its_engine(
+    watch: EngineWatch, scene: Scene, layout: Layout
+) -> None:
+    scene.die("one.vocoder")
+    watch.step(1.0)
+    (run,) = scene.runs
+    assert (run.layout, run.is_given_up()) == (layout, False)
+    watch.engine_ended()
+    assert run.is_given_up()
 
 
 def test_a_voice_serves_as_soon_as_it_is_loaded(watch: EngineWatch, scene: Scene) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from voxrepo.rollout.plan import PlannedVoice
 from voxrepo.supervisor.arms import EXCHANGE_DRAIN_S
+from voxrepo.supervisor.stub_watch import Stub
 
 from .arm_scene import A, B, Scene
 
@@ -107,6 +108,33 @@ def test_a_voice_that_is_recovered_while_it_drains_is_drained_anew_afterwards(sc
     assert (scene.table.draining, scene.arms.held) == ([], set())
     scene.step(2)
     assert (scene.table.draining, scene.arms.held) == (["one"], set()), "what has begun since then has its time, too"
+
+
+def test_versions_are_not_exchanged_before_every_edge_is_known_to_hold_the_voice(scene: Scene) -> None:
+    scene.plan(B, resource_preserving=True)
+    scene.step(2)
+    scene.board.update(held=["one"])
+    scene.is_behind = True
+    scene.step(200)
+    assert scene.done == []
+    scene.is_behind = False
+    scene.step()
+    assert scene.done == ["replace"]
+
+
+def test_only_the_stages_that_are_exchanged_may_die_of_it(scene: Scene) -> None:
+    scene.is_slow = True
+    scene.plan(B, resource_preserving=True)
+    scene.step(3)
+    scene.board.update(held=["one"])
+    scene.step()
+    assert scene.done == ["replace"]
+    stubs = [
+        Stub(1, 0.0, "one.vocoder", version=1),
+        Stub(2, 0.0, "one.vocoder"),
+        Stub(3, 0.0, "one.acoustic", version=1),
+    ]
+    assert [scene.arms.fate(stub) for stub in stubs] == ["ignore", "ignore", "cure"]
 
 
 def test_a_voice_that_an_arm_serves_for_keeps_its_places_in_the_engine(scene: Scene) -> None:

@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 import pytest
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from tests.repository.another_server import another_server, may_load
 from tests.repository.tiny import make_model, make_voice
 from tests.supervisor.conftest import wait_until
 from voxrepo.repository.check import Inventory, take_inventory
 from voxrepo.repository.layout import Layout
+from voxrepo.repository.publishing import publishing
 from voxrepo.repository.voice import VoiceSpec
 from voxrepo.supervisor import mending
 from voxrepo.supervisor.mending import Deaths, MendingRun, dismiss, mend, plan_mending, watched_models
@@ -233,3 +235,63 @@ def test_a_cure_tells_of_each_arm_that_it_lost_once(control: FakeControl, invent
     plan = replace(plan_mending(["one.vocoder"], inventory), arms=arms)
     run = finished(MendingRun("unix:/engine", plan, lambda: True, 1.0))
     assert (run.problem, run.take_lost(), run.take_lost()) == (None, {"one.bad": "no load one.bad"}, {})
+
+
+def cure(layout: Layout, inventory: Inventory, *models: str, **options: Any) -> MendingRun:
+    """A cure on a root that other servers use, too."""
+    return MendingRun("unix:/engine", plan_mending(models, inventory), lambda: True, 1.0, layout=layout, **options)
+
+
+def test_a_cure_lets_another_server_load_first_and_keeps_it_from_loading_until_it_has_loaded_itself(
+    control: FakeControl, layout: Layout, inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_another: dict[str, bool] = {}
+
+    def note(self: FakeControl, what: str) -> None:
+        may_another[what] = may_load(layout)
+
+    monkeypatch.setattr(FakeControl, "_do", note)
+    with another_server(layout):
+        run = cure(layout, inventory, "one.vocoder", publish=lambda: note(control, "publish"))
+        time.sleep(0.3)
+        assert may_another == {}
+    assert finished(run).problem is None
+    assert [what for what, may in may_another.items() if may] == ["probe one"]
+    assert {"publish", "unload one", "load one.vocoder", "load one"} < set(may_another)
+
+
+def test_a_cure_waits_for_another_server_for_a_while_only(
+    control: FakeControl, layout: Layout, inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mending, "RECOVERY_WAIT_S", 0.1)
+    with another_server(layout):
+        assert finished(cure(layout, inventory, "one.vocoder")).problem is None
+    assert "load one" in control.calls
+
+
+def test_a_model_of_no_voice_is_cured_while_another_server_loads(
+    control: FakeControl, layout: Layout, inventory: Inventory
+) -> None:
+    del inventory.models["inner"], inventory.models["outer"]
+    with another_server(layout):
+        assert finished(cure(layout, inventory, "echo")).problem is None
+
+
+def test_a_cure_does_not_wait_for_what_its_own_server_loads(
+    control: FakeControl, layout: Layout, inventory: Inventory
+) -> None:
+    with publishing(layout):
+        run = finished(cure(layout, inventory, "one.vocoder"))
+        assert (run.problem, may_load(layout)) == (None, False)
+
+
+def test_a_cure_that_has_waited_does_nothing_to_the_next_engine(
+    control: FakeControl, layout: Layout, inventory: Inventory
+) -> None:
+    given_up = threading.Event()
+    with another_server(layout):
+        run = cure(layout, inventory, "one.vocoder", publish=pytest.fail, is_given_up=given_up.is_set)
+        time.sleep(0.2)
+        given_up.set()
+        assert finished(run).problem == "the engine ended meanwhile"
+    assert control.calls == []

@@ -25,6 +25,7 @@ from voxrepo.repository.check import check_voice
 from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.publish import place_version, publish_configs
+from voxrepo.repository.publishing import publishing
 from voxrepo.repository.voice import VoiceSpec, read_voice, write_voice
 from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.names import stage_model_name
@@ -185,7 +186,8 @@ def _convert(layout: Layout, what: What, job: Job, *, use: bool, progress: Progr
             pinned = _pinned(spec, versions)
             if pinned != spec:
                 write_voice(layout, pinned)
-            written = publish_configs(layout, check_voice(layout, what.voice), usable_cores())
+            with publishing(layout):  # a server may be loading an arm of this voice
+                written = publish_configs(layout, check_voice(layout, what.voice), usable_cores())
         done = True
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", file=error.filename) from error

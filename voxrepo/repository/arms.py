@@ -217,7 +217,7 @@ def remove_arm(layout: Layout, voice: str, arm: str) -> Path:
 
 
 def remove_left_arms(layout: Layout) -> list[Path]:
-    """Remove the folders of all arms, at the start of a server; returns their paths."""
+    """Remove the folders of all arms, before an engine has loaded any; returns their paths."""
     if not layout.ensembles.is_dir():
         return []
     folders = sorted(file.parent for file in layout.ensembles.glob(f"*/{ARM_FILE}"))

@@ -5,21 +5,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from voxrepo.repository.arms import arm_model_name
+from voxrepo.repository.arms import arm_model_name, check_arm
 from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.publish import publish_voice
 from voxrepo.repository.voice import VoiceSpec
 from voxrepo.rollout.plan import PlannedVoice, Versions
-from voxrepo.supervisor.arm_change import Change
+from voxrepo.supervisor.arm_change import Change, EngineFacts
 from voxrepo.supervisor.arm_guard import Fate
-from voxrepo.supervisor.arm_policy import Facts, LoadArm, Replace, only_of_arms
+from voxrepo.supervisor.arm_policy import (
+    BRIDGE_ARM,
+    Facts,
+    Failure,
+    LoadArm,
+    Replace,
+    is_settled,
+    only_of_arms,
+    stable_failed,
+)
 from voxrepo.supervisor.arm_record import ArmRecord
 from voxrepo.supervisor.arm_report import table_of
 from voxrepo.supervisor.board import Board
 from voxrepo.supervisor.left_voices import LeftVoices
 from voxrepo.supervisor.plan_follower import PlanFollower
 from voxrepo.supervisor.stub_watch import Stub
+from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.names import VOICE_STAGES
 
 log = logging.getLogger(__name__)
@@ -40,6 +50,7 @@ class ArmBook:
         self._follower = follower
         self._left = LeftVoices(layout)
         self._records: dict[str, ArmRecord] = {}
+        self._engine: EngineFacts | None = None
         self._change: Change | None = None
         self._now_s = 0.0
 
@@ -56,6 +67,51 @@ class ArmBook:
         log.error("%s is not served: %s", arm_model_name(record.name, arm), reason)
         record.fail(wanted, arm, versions, reason)
 
+    def _take_stock(self) -> None:
+        """Keep a record of every voice that the plan names or named, or that has something of it in the engine."""
+        for name in (*self._follower.plan.voices, *self._left.wanted):
+            voice = self._board.inventory.voices.get(name)
+            if name not in self._records and voice is not None:
+                self._records[name] = ArmRecord(voice)
+        for name, record in list(self._records.items()):
+            if name in self._left.wanted and is_settled(self._left.wanted[name], record.facts()):
+                self._left.forget(name)
+            wanted = self._wanted(name)
+            record.still_returning(wanted, self._now_s)
+            if not self._board.is_served(name) and (record.arms or record.leaving):
+                self._lose_voice(record, wanted)
+            is_changing = self._change is not None and self._change.record is record
+            is_idle = not is_changing and not (record.arms or record.leaving or record.move)
+            # one that is not served is tried again without arms, which only its record knows
+            if wanted is None and is_idle and self._board.is_served(name):
+                del self._records[name]
+
+    def _lose_voice(self, record: ArmRecord, wanted: PlannedVoice | None) -> None:
+        """Its stages are unloaded by whoever gave the voice up."""
+        if self._engine is not None and wanted is not None:
+            for arm in record.arms:
+                self._fail(record, wanted, arm, record.arms[arm].versions, "the voice itself is not served any more")
+        record.forget_engine()
+
+    def _try_anew(self, now_s: float) -> None:
+        """Have voices that were given up tried with the versions that are wanted of them, if these are others."""
+        for name, record in self._records.items():
+            wanted, versions = self._wanted(name), record.voice.spec.versions
+            if self._engine is None or wanted is None or wanted.stable == versions or self._board.is_served(name):
+                continue
+            if self._engine.is_tried(name) or stable_failed(wanted, record.facts()):
+                continue
+            try:
+                voice = check_arm(self._layout, record.voice, BRIDGE_ARM, wanted.stable).as_voice()
+            except ConfigError as error:
+                log.error("%s keeps the versions %s: %s", name, versions, error)
+                record.stable_failure = Failure(wanted.rollout, dict(wanted.stable), str(error))
+                continue
+            log.warning("%s, which is not served with %s, is tried with %s", name, versions, wanted.stable)
+            record.voice = voice
+            record.forget_engine()
+            self._engine.try_again(voice, now_s)
+
     def fate(self, stub: Stub) -> Fate:
         """See :class:`voxrepo.supervisor.arm_guard.ArmGuard`."""
         found = self._stage_of(stub.model)
@@ -65,7 +121,9 @@ class ArmBook:
         record = self._records.get(voice)
         change = self._change if self._change is not None and self._change.record is record else None
         if change is not None and isinstance(change.action, Replace):
-            return "ignore"
+            # only the stages that differ are taken out
+            is_exchanged = change.action.versions[stage] != change.standing.voice.spec.versions[stage]
+            return "ignore" if is_exchanged else "cure"
         if stub.version is None:
             # it ended before it could say what it was: what is being loaded, as all others have said it long ago
             return "ignore" if change is not None and isinstance(change.action, LoadArm) else "cure"
@@ -105,8 +163,12 @@ class ArmBook:
     def publisher(self, voices: Collection[str]) -> Callable[[], None]:
         """See :class:`voxrepo.supervisor.arm_guard.ArmGuard`."""
         standings = [self._records[name].standing(self._wanted(name)) for name in voices if name in self._records]
+        inventory = self._board.inventory.voices
+        others = [inventory[name] for name in voices if name not in self._records and name in inventory]
 
         def publish() -> None:
+            for voice in others:
+                publish_voice(self._layout, voice, {}, usable_cores())
             for standing in standings:
                 publish_voice(self._layout, standing.voice, standing.arms, usable_cores(), keep=standing.needed)
 

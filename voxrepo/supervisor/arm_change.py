@@ -33,6 +33,8 @@ class EngineFacts:
         new_stubs: called when something was loaded, so that its stubs are seen before they can die.
         voice_moved: called when a voice has other versions.
         released: called with a model, those of its versions that were unloaded, and the time.
+        is_tried: whether a voice that was given up is being tried again at this moment.
+        try_again: called with a voice that was given up, to be tried with these versions as soon as may be.
     """
 
     target: str
@@ -41,6 +43,8 @@ class EngineFacts:
     new_stubs: Callable[[], None]
     voice_moved: Callable[[CheckedVoice], None]
     released: Callable[[str, Collection[int], float], None]
+    is_tried: Callable[[str], bool]
+    try_again: Callable[[CheckedVoice, float], None]
 
 
 @dataclass

@@ -122,6 +122,11 @@ class StartMove:
 
 
 @dataclass(frozen=True)
+class DropMove:
+    """Let the voice's own ensemble serve again, as the new versions are not wanted any more; at once."""
+
+
+@dataclass(frozen=True)
 class Swap:
     """Give the voice's own ensemble the new versions, and let it speak. Takes time."""
 
@@ -135,7 +140,7 @@ class Replace:
     versions: Versions
 
 
-Action = LoadArm | Withdraw | Release | StartMove | Swap | Replace
+Action = LoadArm | Withdraw | Release | StartMove | DropMove | Swap | Replace
 
 
 def failure_of(wanted: PlannedVoice, facts: Facts, arm: str) -> Failure | None:
@@ -147,7 +152,8 @@ def failure_of(wanted: PlannedVoice, facts: Facts, arm: str) -> Failure | None:
     return failure
 
 
-def _stable_failed(wanted: PlannedVoice, facts: Facts) -> bool:
+def stable_failed(wanted: PlannedVoice, facts: Facts) -> bool:
+    """Whether the voice could not be given the versions that are wanted of it."""
     failure = facts.stable_failure
     return failure is not None and failure.rollout == wanted.rollout and failure.versions == wanted.stable
 
@@ -168,9 +174,11 @@ def next_action(wanted: PlannedVoice | None, facts: Facts, is_free: IsFree) -> A
         is_free: about the edge.
     """
     if facts.move is not None:
+        if wanted is not None and wanted.stable != facts.move.new:
+            return DropMove()
         return Swap(facts.move) if is_free(facts.voice, facts.move.old) else None
     moves_to = None
-    if wanted is not None and wanted.stable != facts.stable and not _stable_failed(wanted, facts):
+    if wanted is not None and wanted.stable != facts.stable and not stable_failed(wanted, facts):
         moves_to = wanted.stable
     shown = shown_arms(wanted, facts)
     for arm, versions in facts.arms.items():
@@ -215,7 +223,7 @@ def is_settled(wanted: PlannedVoice | None, facts: Facts) -> bool:
         return False
     if wanted is None:
         return not facts.arms
-    return (wanted.stable == facts.stable or _stable_failed(wanted, facts)) and all(
+    return (wanted.stable == facts.stable or stable_failed(wanted, facts)) and all(
         facts.arms.get(arm) == versions or failure_of(wanted, facts, arm) is not None
         for arm, versions in wanted.arms.items()
     )
@@ -238,7 +246,7 @@ def needed_versions(wanted: PlannedVoice | None, facts: Facts, without: Leaving 
         _add(needed, versions)
     if wanted is not None:
         soon = [versions for arm, versions in wanted.arms.items() if failure_of(wanted, facts, arm) is None]
-        if not _stable_failed(wanted, facts) and not wanted.resource_preserving:
+        if not stable_failed(wanted, facts) and not wanted.resource_preserving:
             soon.append(wanted.stable)
         for versions in soon:
             _add(needed, {s: v for s, v in versions.items() if v in facts.loaded.get(s, frozenset())})

@@ -14,6 +14,8 @@ from voxrepo.supervisor.loader import voice_entry
 
 RETRY_S = 5.0
 """After a release that the engine refused."""
+RETURN_LIMIT_S = 25.0
+"""For an arm to be loaded again after the engine was lost; requests for it wait for half a minute at most."""
 
 
 @dataclass
@@ -35,6 +37,8 @@ class ArmRecord:
         is_held: whether not even these go on.
         not_before_s: for the next attempt at a release.
         offered: arms by whose rows the edge goes.
+        returning: arms that the engine has lost and is to have again; their requests wait.
+        lost_at_s: when it lost them.
     """
 
     voice: CheckedVoice
@@ -50,6 +54,8 @@ class ArmRecord:
     is_held: bool = False
     not_before_s: float = 0.0
     offered: set[str] = field(default_factory=set)
+    returning: dict[str, CheckedArm] = field(default_factory=dict)
+    lost_at_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.loaded:
@@ -94,6 +100,27 @@ class ArmRecord:
         self.let_go_on()
         self.loaded = {stage: frozenset({version}) for stage, version in self.voice.spec.versions.items()}
 
+    def lose_engine(self, wanted: PlannedVoice | None, now_s: float) -> None:
+        """The engine is gone; what it had of arms is loaded again as soon as there is one."""
+        lost = {arm: self.arms[arm] for arm in shown_arms(wanted, self.facts())}
+        if lost:
+            self.returning, self.lost_at_s = lost, now_s
+        self.forget_engine()
+
+    def still_returning(self, wanted: PlannedVoice | None, now_s: float) -> None:
+        """Wait no more for arms that are there, are not wanted any more, have failed, or take too long."""
+        if self.returning and (wanted is None or now_s - self.lost_at_s >= RETURN_LIMIT_S):
+            self.returning = {}
+        if wanted is not None:
+            facts = self.facts()
+            self.returning = {
+                arm: checked
+                for arm, checked in self.returning.items()
+                if arm not in self.arms
+                and wanted.arms.get(arm) == checked.versions
+                and failure_of(wanted, facts, arm) is None
+            }
+
     @property
     def is_draining(self) -> bool:
         """Whether only requests that had begun go on, or not even these."""
@@ -135,8 +162,9 @@ class ArmRecord:
         self.offered = shown if is_taken else self.offered & shown
 
     def rows(self, wanted: PlannedVoice | None) -> dict[str, VoiceEntry]:
-        """Rows of the arms that are offered, by name of their ensemble."""
-        return {self.arms[arm].name: arm_entry(self.arms[arm]) for arm in shown_arms(wanted, self.facts())}
+        """Rows of the arms that are offered, or will be again in a moment, by name of their ensemble."""
+        shown = [self.arms[arm] for arm in shown_arms(wanted, self.facts())]
+        return {checked.name: arm_entry(checked) for checked in (*shown, *self.returning.values())}
 
     def moving_row(self) -> VoiceEntry | None:
         """The voice's row while an arm serves for it."""

@@ -26,7 +26,8 @@ def table_of(records: Mapping[str, ArmRecord], plan: Plan) -> ArmTable:
         if route is not None:
             routes[name] = route
     draining = frozenset(name for name, record in records.items() if record.drain_since_s is not None)
-    return ArmTable(arms, moving, routes, draining)
+    returning = frozenset(arm.name for record in records.values() for arm in record.returning.values())
+    return ArmTable(arms, moving, routes, draining, returning & arms.keys())
 
 
 def _route(record: ArmRecord, wanted: PlannedVoice | None) -> Route | None:

@@ -15,9 +15,11 @@ class ArmTable:
     moving: rows of voices that an arm's ensemble serves for a moment, in place of their own.
     routes: by voice; they name no arm that has no row.
     draining: voices whose versions are about to be exchanged.
+    returning: rows of ``arms`` that the engine has lost and is to have again in a moment.
     """
 
     arms: dict[str, VoiceEntry] = field(default_factory=dict)
     moving: dict[str, VoiceEntry] = field(default_factory=dict)
     routes: dict[str, Route] = field(default_factory=dict)
     draining: frozenset[str] = frozenset()
+    returning: frozenset[str] = frozenset()

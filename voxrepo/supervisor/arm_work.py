@@ -8,9 +8,7 @@ write under one lock, and every operation first writes what this server has in i
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +19,7 @@ from voxrepo.repository.arms import CheckedArm, arm_model_name, check_arm
 from voxrepo.repository.check import CheckedVoice
 from voxrepo.repository.layout import Layout
 from voxrepo.repository.publish import publish_voice
+from voxrepo.repository.publishing import LOCK_WAIT_S, RECOVERY_WAIT_S, publishing
 from voxrepo.rollout.plan import Versions
 from voxrepo.supervisor.arm_memory import Memory, check_memory
 from voxrepo_contract.errors import Unavailable, VoxrepoError
@@ -28,8 +27,6 @@ from voxrepo_contract.names import stage_model_name
 
 log = logging.getLogger(__name__)
 
-LOCK_WAIT_S = 300.0
-"""Another server of this root may be loading; its loads have limits of their own."""
 UNLOAD_WAIT_S = 30.0
 """For memory to become free. Requests are held meanwhile, so that nothing keeps a version but what runs already."""
 PROBE_REPEATS = 3
@@ -156,7 +153,7 @@ class ArmWork:
         voice = standing.voice
         moved = check_arm(self._layout, voice, "next", versions).as_voice()
         stages = [stage for stage, version in voice.spec.versions.items() if versions[stage] != version]
-        with self._engine() as control:
+        with self._engine(RECOVERY_WAIT_S) as control:
             try:
                 self._exchange(control, standing, moved, stages)
             except VoxrepoError:
@@ -234,43 +231,11 @@ class ArmWork:
             raise Unavailable("the engine ended meanwhile")
 
     @contextlib.contextmanager
-    def _engine(self) -> Iterator[EngineControl]:
-        with publishing(self._layout, self._is_given_up), EngineControl(self._target, self._load_timeout_s) as control:
+    def _engine(self, wait_s: float = LOCK_WAIT_S) -> Iterator[EngineControl]:
+        lock = publishing(self._layout, self._is_given_up, wait_s)
+        with lock, EngineControl(self._target, self._load_timeout_s) as control:
             self._goes_on()
             yield control
-
-
-@contextlib.contextmanager
-def publishing(
-    layout: Layout, give_up: Callable[[], bool] = lambda: False, wait_s: float = LOCK_WAIT_S
-) -> Iterator[None]:
-    """Hold the lock under which servers of one root change what their engines read.
-
-    A server that cannot get it goes on all the same, as do those on a file system without locks: what another one
-    writes at that moment can at worst make a load fail, which is noticed.
-    """
-    file = layout.rollouts / "publish.lock"
-    handle: int | None = None
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        end = time.monotonic() + wait_s
-        while not give_up():
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    log.warning("another server of this root has been loading for %g s; not waited for", wait_s)
-                    break
-                time.sleep(0.1)
-    except OSError as error:
-        log.info("%s cannot be locked: %s", file, error.strerror)
-    try:
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)
 
 
 class ArmRun:

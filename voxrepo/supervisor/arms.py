@@ -11,15 +11,14 @@ from functools import partial
 
 from voxrepo.repository.arms import CheckedArm, arm_model_name
 from voxrepo.repository.check import CheckedVoice
-from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.repository.layout import Layout
-from voxrepo.repository.publish import publish_voice
 from voxrepo.rollout.plan import STATUS_LIMIT_S, PlannedVoice, ReplicaStatus, ReplicaVoice, RolloutFolder, Versions
 from voxrepo.supervisor.arm_book import ArmBook
 from voxrepo.supervisor.arm_change import Change, EngineFacts, begin
 from voxrepo.supervisor.arm_memory import free_bytes
 from voxrepo.supervisor.arm_policy import (
     BRIDGE_ARM,
+    DropMove,
     Failure,
     LoadArm,
     Release,
@@ -36,7 +35,6 @@ from voxrepo.supervisor.board import Board
 from voxrepo.supervisor.edges import Edges
 from voxrepo.supervisor.plan_follower import PlanFollower
 from voxrepo.supervisor.replica import StatusFile
-from voxrepo_contract.errors import ConfigError
 from voxrepo_contract.names import VOICE_STAGES, stage_model_name
 
 log = logging.getLogger(__name__)
@@ -77,7 +75,6 @@ class Arms(ArmBook):
         folder = RolloutFolder(layout.rollouts)
         super().__init__(layout, board, PlanFollower(folder.plan_file))
         self._status = StatusFile(folder, name)
-        self._engine: EngineFacts | None = None
         self._carried_out = 0
         self.needs_fresh_engine = False
 
@@ -127,8 +124,12 @@ class Arms(ArmBook):
             for arm, loaded_at_s in record.loaded_at_s.items():
                 if wanted is not None and not was_expected and now_s - loaded_at_s < SUSPECT_S:
                     reason = f"the engine ended {now_s - loaded_at_s:.1f} s after this arm had been loaded"
-                    self._fail(record, wanted, arm, record.arms[arm].versions, reason)
-            record.forget_engine()
+                    versions = record.arms[arm].versions
+                    self._fail(record, wanted, arm, versions, reason)
+                    if versions == wanted.stable != record.voice.spec.versions:
+                        record.stable_failure = Failure(wanted.rollout, dict(versions), reason)
+            record.lose_engine(wanted, now_s)
+            record.still_returning(wanted, now_s)
         self._board.arms = table_of(self._records, self._follower.plan)
         self._report(now_s)
 
@@ -161,6 +162,7 @@ class Arms(ArmBook):
             self._left.plan_changed(before, self._follower.plan, self._board.inventory.voices if was_away else ())
         self._take_stock()
         self._end_change(now_s)
+        self._try_anew(now_s)
         self._publish()
         if self._engine is not None and self._change is None:
             for record in self._in_turn(busy):
@@ -189,33 +191,6 @@ class Arms(ArmBook):
         self._engine, self._change = None, None
         self._report(now_s)
 
-    def _take_stock(self) -> None:
-        """Keep a record of every voice that the plan names or named, or that has something of it in the engine."""
-        for name in (*self._follower.plan.voices, *self._left.wanted):
-            voice = self._board.inventory.voices.get(name)
-            if name not in self._records and voice is not None:
-                self._records[name] = ArmRecord(voice)
-        for name, record in list(self._records.items()):
-            if name in self._left.wanted and is_settled(self._left.wanted[name], record.facts()):
-                self._left.forget(name)
-            wanted = self._wanted(name)
-            if not self._board.is_served(name) and (record.arms or record.leaving):
-                self._lose_voice(record, wanted)
-            is_changing = self._change is not None and self._change.record is record
-            if wanted is None and not is_changing and not (record.arms or record.leaving or record.move):
-                del self._records[name]
-
-    def _lose_voice(self, record: ArmRecord, wanted: PlannedVoice | None) -> None:
-        """Its stages are unloaded by whoever gave the voice up."""
-        if self._engine is not None and wanted is not None:
-            for arm in record.arms:
-                self._fail(record, wanted, arm, record.arms[arm].versions, "the voice itself is not served any more")
-        record.forget_engine()
-        try:  # the voice is tried again without them
-            publish_voice(self._layout, record.voice, {}, usable_cores())
-        except ConfigError as error:
-            log.error("%s", error)
-
     def _act(self, record: ArmRecord, now_s: float) -> None:
         wanted = self._wanted(record.name)
         while True:
@@ -226,6 +201,9 @@ class Arms(ArmBook):
             elif isinstance(action, StartMove):
                 log.info("%s serves for %s, which gets its versions", action.move.bridge, record.name)
                 record.move, record.move_since_s = action.move, now_s
+            elif isinstance(action, DropMove):
+                log.info("%s serves for itself again", record.name)
+                record.move = None
             else:
                 break
             self._publish()
@@ -257,8 +235,14 @@ class Arms(ArmBook):
         key = f"{ensemble}|" + ",".join(f"{stage}={versions[stage]}" for stage in VOICE_STAGES)
         return edges is not None and not table.is_behind and edges.are_free_of(table.generation, key)
 
+    @property
+    def _is_table_taken(self) -> bool:
+        """Whether all edges go by the newest table."""
+        edges, table = self._edges(), self._board.table
+        return edges is not None and not table.is_behind and edges.wait_for(table.generation, lambda: True)
+
     def _is_drained(self, record: ArmRecord, action: Replace, now_s: float) -> bool:
-        """Whether nothing of the voice goes on any more: all that had begun has ended, or took too long."""
+        """Whether nothing of the voice goes on: what had begun has ended or took too long, and the rest is held."""
         if record.drain_since_s is None:
             log.warning(
                 "%s changes from %s to %s; requests wait meanwhile, as the memory does not suffice for both",
@@ -269,7 +253,7 @@ class Arms(ArmBook):
             record.drain_since_s = now_s
             return False
         if record.is_held:
-            return record.name in self._board.state.held
+            return record.name in self._board.state.held and self._is_table_taken
         if self._is_unused(record.name, record.voice.spec.versions):
             record.is_held = True
         elif now_s - record.drain_since_s >= EXCHANGE_DRAIN_S:
@@ -329,8 +313,7 @@ class Arms(ArmBook):
     # what is said of it
 
     def _report(self, now_s: float) -> None:
-        plan, edges, table = self._follower.plan, self._edges(), self._board.table
-        is_taken = edges is not None and not table.is_behind and edges.wait_for(table.generation, lambda: True)
+        plan, is_taken = self._follower.plan, self._is_table_taken
         for name, record in self._records.items():
             record.note_offered(self._wanted(name), is_taken=is_taken)
         voices = {name: self._voice_status(name, wanted) for name, wanted in plan.voices.items()}

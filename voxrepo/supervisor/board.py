@@ -118,6 +118,8 @@ class Board:
             problem for problem in self.inventory.problems if problem.model not in names or problem.version is not None
         ]
         self._change_models(dict.fromkeys(names, ""), "ready")
+        for voice in back.voices.values():
+            self.move(voice)
 
     def move(self, voice: CheckedVoice) -> None:
         """Serve a voice with other versions; the edge is not told yet."""

@@ -13,11 +13,13 @@ from voxrepo.engine.command import RemoteControl, engine_command, engine_environ
 from voxrepo.engine.control import EngineControl
 from voxrepo.engine.sweep import close_to_others, sweep
 from voxrepo.engine.workspace import Workspace
+from voxrepo.repository.arms import remove_left_arms
 from voxrepo.repository.check import Inventory
 from voxrepo.repository.cpu_plan import usable_cores
+from voxrepo.repository.layout import Layout
 from voxrepo.repository.publish import publish_all
+from voxrepo.repository.publishing import RECOVERY_WAIT_S, publishing
 from voxrepo.supervisor.arm_change import EngineFacts
-from voxrepo.supervisor.arm_work import publishing
 from voxrepo.supervisor.arms import Arms
 from voxrepo.supervisor.board import Board
 from voxrepo.supervisor.child import Child
@@ -42,13 +44,26 @@ RECYCLE_DRAIN_S = 5.0
 """For calls in the engine, and again for its own end; with its start this stays within what requests wait for a held
 voice."""
 PUBLISHING_WAIT_S = 60.0
-"""For another server of the same root that is loading an arm."""
+"""At the server's start, for another server of the same root that is loading an arm."""
 
 
-def render_configs(options: ServeOptions, inventory: Inventory) -> None:
-    """Write what the engine reads anew from the inventory: others, such as a conversion, may have changed it."""
-    for file in publish_all(options.layout, inventory, usable_cores()):
+def write_anew(layout: Layout, inventory: Inventory, *, is_alone: bool) -> None:
+    """Write what an engine that has loaded nothing yet reads; others, such as a conversion, may have changed it.
+
+    Args:
+        layout: of the root.
+        inventory: of the repository; a voice that cannot be written becomes a problem of it.
+        is_alone: whether no other server may be loading an arm. The folders of arms go only then: one that a killed
+            server left does no harm, and goes another time.
+    """
+    if is_alone:
+        for folder in remove_left_arms(layout):
+            log.info("removed %s, an arm that has to be loaded anew", folder)
+    known = len(inventory.problems)
+    for file in publish_all(layout, inventory, usable_cores()):
         log.info("rendered %s", file)
+    for problem in inventory.problems[known:]:
+        log.error("%s is not served: %s", problem.subject, problem.reason)
 
 
 class EngineKeeper:
@@ -90,7 +105,7 @@ class EngineKeeper:
         self._suspects = Suspects()
         self._arms = arms
         self._told_held: frozenset[str] = frozenset()
-        self._watch = EngineWatch(self._workspace, limits_of(options), self._edge_holds, arms)
+        self._watch = EngineWatch(self._workspace, limits_of(options), self._edge_holds, arms, options.layout)
         self._tending = Tending("engine", lambda: self._child, self._died, self._restart)
         self._recycles = 0
         self._wants_recycling = False
@@ -125,10 +140,13 @@ class EngineKeeper:
 
     # start
 
-    def start(self) -> None:
+    def start(self, wait_s: float = PUBLISHING_WAIT_S) -> None:
         """Start the engine and load everything; tell the edge.
 
         It returns early, and says nothing, if the server is asked to end or the engine ends.
+
+        Args:
+            wait_s: for other servers of the root that are loading; see :func:`publishing`.
 
         Raises:
             VoxrepoError: the engine did not start.
@@ -163,9 +181,10 @@ class EngineKeeper:
             return
         inventory = self._board.inventory
         try:
-            with publishing(self._options.layout, self._is_stopping, PUBLISHING_WAIT_S):
-                # again: another server of this root may have loaded an arm meanwhile
-                render_configs(self._options, inventory)
+            with publishing(self._options.layout, lambda: not self._goes_on(), wait_s) as is_alone:
+                if not self._goes_on():
+                    return
+                write_anew(self._options.layout, inventory, is_alone=is_alone)
                 statuses = load_everything(
                     self.target,
                     inventory,
@@ -192,6 +211,8 @@ class EngineKeeper:
                 self._watch.look_for_new_stubs,
                 self._watch.voice_moved,
                 self._watch.versions_released,
+                self._watch.is_tried,
+                self._watch.try_again,
             )
         )
         self._board.publish(ready=True)
@@ -328,8 +349,7 @@ class EngineKeeper:
             self._metrics_port = free_port()
             if edges is not None:
                 edges.use_engine_metrics(self.metrics_url)
-        render_configs(self._options, self._board.inventory)
-        self.start()
+        self.start(RECOVERY_WAIT_S)
 
     def kill(self) -> None:
         """End it at once."""

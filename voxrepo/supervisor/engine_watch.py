@@ -11,6 +11,7 @@ from typing import Literal
 from voxrepo.engine.sweep import close_to_others, remove_unused_regions
 from voxrepo.engine.workspace import Workspace
 from voxrepo.repository.check import CheckedVoice, Inventory
+from voxrepo.repository.layout import Layout
 from voxrepo.supervisor.arm_guard import ArmGuard, NoArms
 from voxrepo.supervisor.memory_watch import INTERVAL_S as MEMORY_INTERVAL_S
 from voxrepo.supervisor.memory_watch import MemoryPolicy, default_limit_bytes, held_bytes
@@ -80,6 +81,7 @@ class EngineWatch:
         limits: when it is helped.
         is_held: whether the edge holds back requests for all of these voices and models.
         arms: of rollouts.
+        layout: of the root, if other servers may use it, too.
 
     Attributes:
         reloads: how often each model was cured; calls of it from before are lost.
@@ -93,9 +95,11 @@ class EngineWatch:
         limits: WatchLimits,
         is_held: Callable[[Set[str]], bool],
         arms: ArmGuard | None = None,
+        layout: Layout | None = None,
     ) -> None:
         self._arms = arms or NoArms()
         self._workspace = workspace
+        self._layout = layout
         self._limits = limits
         self._is_held = is_held
         self._memory = MemoryPolicy(limits.memory_bytes)
@@ -172,6 +176,15 @@ class EngineWatch:
         """Some versions of a model were unloaded; their stubs are to end, by themselves or in a while."""
         if self._engine is not None:
             self._engine.retired.append((now_s, self._engine.stubs.register.retire([model], versions)))
+
+    def is_tried(self, voice: str) -> bool:
+        """Whether a voice that was given up is being tried again at this moment."""
+        attempt = self._engine.attempt if self._engine is not None else None
+        return attempt is not None and voice in attempt[0].what.voices
+
+    def try_again(self, voice: CheckedVoice, now_s: float) -> None:
+        """Try a voice that is not served with these versions, and soon; not while :meth:`is_tried`."""
+        self._chances.try_with(voice, now_s)
 
     def stub_bytes(self, model: str, version: int) -> int:
         """Memory of the stubs of one version of a model; 0 if none is known."""
@@ -321,12 +334,18 @@ class EngineWatch:
         engine.retired.append((now_s, engine.stubs.register.retire(mending.models)))
         voices = [spec.voice for spec in mending.voices]
         engine.is_back = False
-        engine.run = MendingRun(
+        mending = replace(mending, arms=self._arms.cured_with(voices))
+        engine.run = self._run_of(engine, mending, lambda: self._is_held(subjects))
+
+    def _run_of(self, engine: _Engine, mending: Mending, is_held: Callable[[], bool]) -> MendingRun:
+        return MendingRun(
             self._workspace.grpc_target,
-            replace(mending, arms=self._arms.cured_with(voices)),
-            lambda: self._is_held(subjects),
+            mending,
+            is_held,
             self._limits.load_timeout_s,
-            self._arms.publisher(voices),
+            self._arms.publisher([spec.voice for spec in mending.voices]),
+            self._layout,
+            lambda: self._engine is not engine,
         )
 
     def _try_again(self, engine: _Engine, now_s: float) -> None:
@@ -336,8 +355,7 @@ class EngineWatch:
             if absent is not None:
                 mending = plan_mending(watched_models(absent.what), absent.what)
                 log.warning("%s is tried again", ", ".join(sorted(mending.subjects)))
-                run = MendingRun(self._workspace.grpc_target, mending, lambda: True, self._limits.load_timeout_s)
-                engine.attempt = absent, run
+                engine.attempt = absent, self._run_of(engine, mending, lambda: True)
             return
         absent, run = engine.attempt
         if not run.is_done:

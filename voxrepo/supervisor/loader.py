@@ -200,7 +200,7 @@ def edge_table(
         voices=rows,
         routes={name: route for name, route in arms.routes.items() if name in voices},
         loading=loading,
-        held=sorted(held),
+        held=sorted({*held, *(arms.returning & rows.keys())}),
         draining=sorted(arms.draining & voices.keys()),
         reloads=dict(reloads or {}),
         edge_workers=workers,

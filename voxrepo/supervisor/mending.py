@@ -8,14 +8,17 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from voxrepo.engine.control import EngineControl
 from voxrepo.repository.check import Inventory
+from voxrepo.repository.layout import Layout
+from voxrepo.repository.publishing import RECOVERY_WAIT_S, publishing
 from voxrepo.repository.voice import VoiceSpec
-from voxrepo_contract.errors import VoxrepoError
+from voxrepo_contract.errors import Unavailable, VoxrepoError
 
 log = logging.getLogger(__name__)
 
@@ -139,6 +142,8 @@ class MendingRun:
         is_held: whether the edge holds back requests by now.
         load_timeout_s: for each load.
         publish: brings to disk what the engine is to read.
+        layout: of the root that other servers use, too; ``None`` if there are none.
+        is_given_up: whether the engine this was begun with is gone; nothing is done to the next one.
 
     Attributes:
         is_loaded: whether everything is loaded. The voices may serve then: what they still have to say to show that
@@ -153,10 +158,13 @@ class MendingRun:
         is_held: Callable[[], bool],
         load_timeout_s: float,
         publish: Callable[[], None] = lambda: None,
+        layout: Layout | None = None,
+        is_given_up: Callable[[], bool] = lambda: False,
     ) -> None:
         self.mending = mending
         self._lost: dict[str, str] = {}
         self._publish = publish
+        self._layout, self._is_given_up = layout, is_given_up
         self.started_s = time.monotonic()
         self.is_loaded = False
         self.problem: str | None = None
@@ -173,9 +181,6 @@ class MendingRun:
         """Arms that did not come back, with the reason; each is told once."""
         return dict(self._lost.popitem() for _ in range(len(self._lost)))
 
-    def _loaded(self) -> None:
-        self.is_loaded = True
-
     def _lose(self, arm: str, reason: str) -> None:
         self._lost[arm] = reason
 
@@ -184,9 +189,19 @@ class MendingRun:
         while not self._is_held() and time.monotonic() < end:
             time.sleep(0.02)
         try:
-            with EngineControl(self._target, load_timeout_s=self._load_timeout_s) as control:
+            with ExitStack() as alone, EngineControl(self._target, load_timeout_s=self._load_timeout_s) as control:
+                # other servers write for voices only; a model that no ensemble uses is read without these
+                if self._layout is not None and self.mending.ensembles:
+                    alone.enter_context(publishing(self._layout, self._is_given_up, RECOVERY_WAIT_S))
+                if self._is_given_up():
+                    raise Unavailable("the engine ended meanwhile")
+
+                def loaded() -> None:
+                    alone.close()  # who speaks reads nothing from disk any more, and may wait in line for long
+                    self.is_loaded = True
+
                 self._publish()
-                mend(control, self.mending, self._loaded, self._lose)
+                mend(control, self.mending, loaded, self._lose)
         except VoxrepoError as error:
             self.problem = error.message
         except Exception as error:  # a thread's end must be told

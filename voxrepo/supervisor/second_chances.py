@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from voxrepo.repository.check import Inventory
+from voxrepo.repository.check import CheckedVoice, Inventory
 
 FIRST_WAIT_S = 300.0
 LONGEST_WAIT_S = 3600.0
@@ -47,6 +47,16 @@ class SecondChances:
                 wait_s = max(wait_s, min(2 * waited_s, LONGEST_WAIT_S))
         self._absent.append(Absent(what, wait_s, now_s + wait_s))
         return wait_s
+
+    def try_with(self, voice: CheckedVoice, now_s: float) -> None:
+        """Try a voice that is absent with other versions, at once."""
+        name = voice.spec.voice
+        absent = next((one for one in self._absent if name in one.what.voices), None)
+        if absent is None:
+            absent = Absent(Inventory(), FIRST_WAIT_S, now_s)
+            self._absent.append(absent)
+        absent.what.voices[name] = voice
+        absent.wait_s, absent.next_s = FIRST_WAIT_S, now_s
 
     def due(self, now_s: float) -> Absent | None:
         """The next that is to be tried now, if one is. If nothing comes of it, it is due again after twice the time."""

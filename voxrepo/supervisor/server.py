@@ -18,7 +18,6 @@ import psutil
 
 from voxrepo.edge.options import EdgeOptions
 from voxrepo.engine.binary import find_engine
-from voxrepo.repository.arms import remove_left_arms
 from voxrepo.repository.check import take_inventory
 from voxrepo.repository.cpu_plan import usable_cores
 from voxrepo.rollout.plan import RolloutFolder
@@ -27,7 +26,7 @@ from voxrepo.supervisor.board import Board
 from voxrepo.supervisor.controller import ControllerChild
 from voxrepo.supervisor.device import choose_device, prepare_emulator
 from voxrepo.supervisor.edges import Edges
-from voxrepo.supervisor.engine_keeper import ENGINE_EXIT_MARGIN_S, EngineKeeper, render_configs
+from voxrepo.supervisor.engine_keeper import ENGINE_EXIT_MARGIN_S, EngineKeeper
 from voxrepo.supervisor.loader import initial_statuses
 from voxrepo.supervisor.options import ServeOptions
 from voxrepo.supervisor.replica import replica_name
@@ -142,11 +141,8 @@ class Server:
 
     def _check_repository(self) -> None:
         layout = self._options.layout
-        for folder in remove_left_arms(layout):
-            log.info("removed %s, an arm that the last run of a server left", folder)
         inventory = take_inventory(layout, lambda name: log.info("checking %s", name), usable_cores())
         self._board.inventory = inventory
-        render_configs(self._options, inventory)
         for problem in inventory.problems:
             log.error("%s is not served: %s", problem.subject, problem.reason)
         if not (inventory.voices or inventory.models or inventory.problems or self._options.callables):

@@ -10,7 +10,7 @@ from voxrepo.edge.table import read_table
 from voxrepo.repository.arms import arms_on_disk
 from voxrepo.repository.layout import VOICE_FILE, Layout
 from voxrepo.repository.voice import read_voice
-from voxrepo.rollout.plan import STATUS_LIMIT_S, Plan, ReplicaStatus, RolloutFolder, read_json
+from voxrepo.rollout.plan import Plan, ReplicaStatus, RolloutFolder, read_json
 from voxrepo.supervisor.state import StateFolder
 from voxrepo_contract.errors import ConfigError
 
@@ -61,7 +61,7 @@ def _living(folder: RolloutFolder) -> list[ReplicaStatus]:
             status = read_json(file, ReplicaStatus)
         except ConfigError:
             continue  # of another version of this program, or half of a file that was copied; it is renewed if it lives
-        if status is not None and time.time() - status.updated_at < STATUS_LIMIT_S:
+        if status is not None and status.lives_at(time.time()):
             living.append(status)
     return living
 
