@@ -211,7 +211,8 @@ def voice(name: str, **changes: object) -> VoiceEntry:
 def sample_table() -> EdgeTable:
     voices = [voice("en-test", speakers=["joe", "ann"]), voice("en-narrow"), voice("en-absent")]
     problem = Problem(model="en-bad.acoustic", reason="encoder.onnx: sha256 differs")
-    return EdgeTable(generation=1, voices={v.name: v for v in voices}, problems=[problem])
+    calls = {"en-test.echo": 4, "en-narrow.echo": 2}  # models of their own, or they would be taken for arms
+    return EdgeTable(generation=1, voices={v.name: v for v in voices}, engine_calls=calls, problems=[problem])
 
 
 class EdgeProcess:

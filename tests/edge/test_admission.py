@@ -102,12 +102,12 @@ class SimulatedEngine:
         place = await gate.enter(None, need, units)
         assert place is not None
         await asyncio.sleep(seconds)
-        inside_s, own_s = gate.used_s(place)
-        self.costs.observe(gate.name, units, inside_s, own_s)
+        shared_s, own_s = gate.used_s(place)
+        self.costs.observe(gate.name, units, shared_s, own_s)
         answer = pb.ModelInferResponse()
         answer.outputs.add(name="audio", shape=[1, round(audio_s * RATE_HZ)])
-        waited_s = place.entered_s - arrived_s
-        self.admission.observe(CallReport(gate.model, waited_s, inside_s, own_s, answer, gate.version))
+        waited_s, inside_s = place.entered_s - arrived_s, now_s() - place.entered_s
+        self.admission.observe(CallReport(gate.model, waited_s, inside_s, shared_s, own_s, answer, gate.version))
         gate.leave(place)
 
 
@@ -276,7 +276,7 @@ async def test_a_server_whose_lines_let_nobody_in_is_not_ready(monkeypatch: pyte
     admission = Admission(engine, lambda: {VOICE: voice(VOICE)}, DEFAULT_LIMITS)
     gate = engine.gates.of(VOICE)
     for _ in range(10):
-        engine.costs.observe(VOICE, 50, inside_s=25.0, own_s=25.0)
+        engine.costs.observe(VOICE, 50, shared_s=25.0, own_s=25.0)
     assert await gate.enter(None, units=50)
     waiting = [asyncio.create_task(gate.enter(None, units=50)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -298,7 +298,7 @@ async def test_what_a_slow_candidate_costs_neither_delays_nor_refuses_those_who_
         engine.costs.observe(slow.name, 20, 30.0, 30.0)
         answer = pb.ModelInferResponse()
         answer.outputs.add(name="audio", shape=[1, RATE_HZ])
-        engine.admission.observe(CallReport(slow.model, 0.0, 30.0, 30.0, answer, slow.version))
+        engine.admission.observe(CallReport(slow.model, 0.0, 30.0, 30.0, 30.0, answer, slow.version))
     assert await slow.enter(0.0, units=20) is not None
     waiting = asyncio.create_task(slow.enter(None, Need(is_heard=True), 20))
     await asyncio.sleep(0)

@@ -231,6 +231,41 @@ async def test_requests_held_for_a_recovery_use_nothing_until_it_is_over(tmp_pat
         assert [arm_of(await task)[0] for task in tasks] == [ARM, ARM]
 
 
+@pytest.mark.parametrize("asks", ["pinned", "by name", "stream"])
+async def test_an_arm_that_is_recovered_later_than_its_voice_is_waited_for_by_its_own_requests(
+    tmp_path: Path, asks: str
+) -> None:
+    """As after the engine was started afresh: the voice is back, its arms are still being loaded."""
+    async with arm_rig(tmp_path, canary(50)) as place:
+        waiting: list[asyncio.Task[Any]] = []
+        lost = asyncio.Event()
+
+        def lose_engine() -> None:
+            lost.set()
+            place.change(held=[VOICE, f"{VOICE}.{ARM}"], routes={})
+            place.stages.missing |= {f"{VOICE}.{ARM}", f"{VOICE}.vocoder:5"}
+
+        if asks == "stream":
+            waiting.append(asyncio.create_task(place.listen(TEXT, arm=ARM, after_first=lose_engine)))
+            await lost.wait()
+        else:
+            lose_engine()
+            asked = {"arm": ARM} if asks == "pinned" else {"model": f"{VOICE}.{ARM}"}
+            waiting.append(asyncio.create_task(place.ask(**asked)))
+        await asyncio.sleep(0.15)
+        place.change(held=[f"{VOICE}.{ARM}"])
+        assert arm_of(await asyncio.wait_for(place.ask(key=key_of(ARM)), 5))[0] == "stable"
+        assert not waiting[0].done()
+        place.stages.missing.clear()
+        place.change(held=[], routes={VOICE: canary(50)})
+        answer = await asyncio.wait_for(waiting[0], 5)
+        responses = answer if asks == "stream" else [answer]
+        assert {arm_of(response)[0] for response in responses} == {ARM}
+        whole = TEXT if asks == "stream" else "hello"
+        audio = np.concatenate([audio_of(response) for response in responses])
+        np.testing.assert_array_equal(audio, signed(whole_audio(whole, 5, place.stages.entry), ARM))
+
+
 async def test_while_a_voice_drains_what_has_begun_goes_on_and_what_comes_waits(tmp_path: Path) -> None:
     async with arm_rig(tmp_path, canary(100)) as place:
         later: list[asyncio.Task[Any]] = []

@@ -74,9 +74,9 @@ def test_one_odd_call_hardly_changes_anything_and_a_lasting_change_is_followed()
 def test_calls_that_shared_the_gate_outweigh_those_that_were_alone() -> None:
     costs = Costs()
     for _ in range(30):
-        costs.observe("voice", 100, inside_s=0.8, own_s=0.1)  # eight at a time
+        costs.observe("voice", 100, shared_s=0.8, own_s=0.1)  # eight at a time
     for _ in range(5):
-        costs.observe("voice", 100, inside_s=0.4, own_s=0.4)  # alone
+        costs.observe("voice", 100, shared_s=0.4, own_s=0.4)  # alone
     assert costs.predict("voice", 100) < 0.15
 
 
@@ -115,10 +115,10 @@ def test_units_are_characters_ids_or_frames(request_: pb.ModelInferRequest, unit
 def test_a_stream_needs_what_its_busiest_stage_takes() -> None:
     load = StreamLoad()
     for _ in range(MIN_STAGE_CALLS - 1):
-        load.observe("vocoder", audio_s=1.0, inside_s=0.4, own_s=0.1)
-        load.observe("acoustic", audio_s=3.0, inside_s=0.06, own_s=0.06)
-        load.observe("text_frontend", audio_s=0.0, inside_s=9, own_s=9)
+        load.observe("vocoder", audio_s=1.0, shared_s=0.4, own_s=0.1)
+        load.observe("acoustic", audio_s=3.0, shared_s=0.06, own_s=0.06)
+        load.observe("text_frontend", audio_s=0.0, shared_s=9, own_s=9)
     assert load.of_one_stream() == 0, "not enough is known"
-    load.observe("vocoder", audio_s=1.0, inside_s=0.4, own_s=0.1)
-    load.observe("acoustic", audio_s=3.0, inside_s=0.06, own_s=0.06)
+    load.observe("vocoder", audio_s=1.0, shared_s=0.4, own_s=0.1)
+    load.observe("acoustic", audio_s=3.0, shared_s=0.06, own_s=0.06)
     assert load.of_one_stream() == pytest.approx(0.1)

@@ -252,8 +252,8 @@ def test_the_own_times_of_all_calls_add_up_to_the_time_in_which_the_gate_was_bus
             await asyncio.sleep(starts_s)
             place = await taken(gate)
             await asyncio.sleep(seconds)
-            inside_s, own_s = gate.used_s(place)
-            assert inside_s == pytest.approx(seconds)
+            shared_s, own_s = gate.used_s(place)
+            assert shared_s == pytest.approx(seconds)
             own.append(own_s)
             gate.leave(place)
 

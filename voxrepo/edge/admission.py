@@ -172,7 +172,7 @@ class Admission:
         if report.version not in ("", str(voice.versions.get(stage))):
             return  # an arm's: what it needs says nothing of the voice's users
         audio_s = audio_seconds(report.answer, stage, voice)
-        self._loads.setdefault(name, StreamLoad()).observe(stage, audio_s, report.inside_s, report.own_s)
+        self._loads.setdefault(name, StreamLoad()).observe(stage, audio_s, report.shared_s, report.own_s)
 
     def check(self, voice: str, chars: int, left_s: float | None, ensemble: str = "") -> None:
         """Let in a request that is one call of the voice's ensemble, or refuse it.

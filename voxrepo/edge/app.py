@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from voxrepo.edge.admission import AdmissionLimits
+from voxrepo.edge.arm_models import is_dear, serves_arms_only
 from voxrepo.edge.copies import CopyCounts
 from voxrepo.edge.dataplane import DataPlane
 from voxrepo.edge.engine_client import EngineClient
@@ -74,7 +75,11 @@ class Edge:
             count_in_files(options.metrics_folder, options.worker)
         self._tables = TableWatcher(options.table)
         self._engine = EngineClient(
-            options.engine, self._calls_of, self._share.of(options.max_engine_calls), self._pool_of
+            options.engine,
+            self._calls_of,
+            self._share.of(options.max_engine_calls),
+            self._pool_of,
+            self._leaves_one,
         )
         metrics = EdgeMetrics()
         self._observer: Observer | None = None
@@ -158,6 +163,12 @@ class Edge:
     def _pool_of(self, model: str) -> tuple[str, int] | None:
         pool = self._tables.table.pool_of(model)
         return None if pool is None else (pool, self._share.of(self._tables.table.engine_pools[pool]))
+
+    def _leaves_one(self, model: str, version: str) -> bool:
+        table = self._tables.table
+        if not serves_arms_only(table, model, version):
+            return False
+        return is_dear(table, model, version, self._engine.costs.line)
 
     async def _start_site(self, runner: web.AppRunner, port: int, flag: str) -> int:
         await runner.setup()

@@ -40,14 +40,18 @@ class Assignment:
         return (self.entry,) if self.opening is None else (self.opening, self.entry)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names under which the table holds it back: the voice's, and those of its rows."""
+        return (self.entry.base, *(entry.name for entry in self.entries))
+
+    @property
     def arm(self) -> str:
         """The arm under which the request is counted: what is tried out."""
         return self.entries[0].arm
 
     def is_gone(self, table: EdgeTable) -> bool:
-        """Whether the table has other rows instead of these. A voice in recovery comes back, so it is not gone."""
-        base = self.entry.base
-        if base in table.held or base not in table.voices:
+        """Whether the table has other rows instead of these. What is in recovery comes back, so it is not gone."""
+        if self.entry.base not in table.voices or any(name in table.held for name in self.names):
             return False
         return any(table.voices.get(entry.name) != entry for entry in self.entries)
 

@@ -177,7 +177,11 @@ class Copies:
             fault = f"no answer within {LIMIT_S:g} s"
             own.outcome = outcome_of(DeadlineExceeded(fault))
         except EngineCallFailed as failure:
-            if isinstance(failure, ModelReloaded) or not failure.from_engine or entry.base in self._table().held:
+            if (
+                isinstance(failure, ModelReloaded)
+                or not failure.from_engine
+                or {entry.base, entry.name} & set(self._table().held)
+            ):
                 self._counts.dropped(entry.base, "recovery")
                 return
             if self._table().voices.get(entry.name) != entry:

@@ -124,9 +124,9 @@ class Costs:
         a, b = self.line(name)
         return a + b * units
 
-    def observe(self, name: str, units: int, inside_s: float, own_s: float) -> None:
+    def observe(self, name: str, units: int, shared_s: float, own_s: float) -> None:
         """Learn from a call; see :meth:`voxrepo.edge.gates.CallGate.used_s` for the two times.
 
         A call that shared the gate with many weighs more: alone, an engine shows less than it can do with several.
         """
-        self._models.setdefault(name, CostModel()).observe(units, own_s, inside_s / own_s if own_s > 0 else 1.0)
+        self._models.setdefault(name, CostModel()).observe(units, own_s, shared_s / own_s if own_s > 0 else 1.0)

@@ -17,6 +17,7 @@ from tritonclient.grpc import service_pb2 as pb
 from voxrepo.edge import views
 from voxrepo.edge.admission import NO_LIMITS, Admission, AdmissionLimits
 from voxrepo.edge.arm_calls import ArmCalls
+from voxrepo.edge.arm_models import is_unlisted, is_voice
 from voxrepo.edge.assigning import Assigner
 from voxrepo.edge.copies import NOT_COUNTED, Copies, CopyCounts
 from voxrepo.edge.engine_client import CallerTimedOut, EngineCallFailed, EngineClient
@@ -207,20 +208,13 @@ class DataPlane:
     def voice_of_stream(self, name: str) -> str | None:
         """The voice whose pieces the model ``name`` gives; None if it is no such model."""
         voice = name.removesuffix(STREAM_SUFFIX)
-        return voice if voice != name and (voice in self.voices or self._held_of(voice)) else None
+        return voice if voice != name and (voice in self.voices or self._holding.keeps_out(voice)) else None
 
     async def _voice(self, name: str, record: RequestRecord) -> VoiceEntry | None:
         """The voice ``name``, None if there is none; one in recovery is waited for, before anything of it is used."""
-        held = self._held_of(name)
-        if held is not None:
-            await self._holding.begin_when_free(held, record)
-        return self.voices.get(name)
-
-    def _held_of(self, name: str) -> str | None:
-        """The held or draining voice that ``name`` is, or is an arm of; other names are not waited for."""
         row = self.voices.get(name)
-        base = name if row is None else row.base
-        return base if self._holding.keeps_out(base) else None
+        await self._holding.begin_when_free((name,) if row is None else (row.base, name), record)
+        return self.voices.get(name)
 
     def _inner(self, name: str) -> str:
         """The model behind ``name``: for a stream, its voice."""
@@ -250,14 +244,14 @@ class DataPlane:
         if unserved is not None:
             raise unserved
         voice, _, stage = request.model_name.rpartition(".")
-        if stage in VOICE_STAGES and (voice in self.voices or voice in self._tables.table.held):
+        if stage in VOICE_STAGES and is_voice(self._tables.table, voice):
             # the voice's limits hold at its own door only; a stage would take a text of any length
             raise PermissionDenied(f"{request.model_name} is a stage of the voice {voice}; call the voice")
         refuse_shared_memory(request)
         timeout_us = timeout_us_of(request.parameters)
         if timeout_us is not None:
             record.limit(timeout_us / 1e6)
-        await self._holding.pass_when_free(request.model_name, record)
+        await self._holding.pass_when_free((request.model_name,), record)
         try:
             response = await self._engine.infer(request, record.deadline_s)
         except CallerTimedOut:
@@ -304,13 +298,16 @@ class DataPlane:
         return _RESPONSES[method].FromString(raw)
 
     def _check_name(self, name: str, version: str) -> None:
-        """Refuse a name that no model can have: the engine reads one with a NUL as the part before it.
+        """Refuse a name that no model can have, and one that clients are not to know.
+
+        The engine reads a name with a NUL as the part before it, and has ensembles that the table does not offer.
 
         Raises:
             NotFound: it is no model's name.
+            Unavailable: something is wrong with the model.
         """
-        if not is_model_name(name):
-            raise self._unknown_model(name, version)
+        if not is_model_name(name) or is_unlisted(self._tables.table, name):
+            raise self._unserved(name, version) or self._unknown_model(name, version)
 
     def _check_version(self, name: str, version: str) -> None:
         if name:  # without one, all models are meant
@@ -384,6 +381,7 @@ class DataPlane:
         except InvalidArgument as error:  # the engine's answer to names it does not know, in this call only
             raise self._unserved(name, version) or self._unknown_model(name, version) from error
         if not name:
+            views.hide_unlisted(response.model_stats, self._tables.table)
             response.model_stats.extend(self._stream_statistics.of(voice) for voice in self.voices)
         return response
 

@@ -20,7 +20,7 @@ import grpc.aio
 from tritonclient.grpc import service_pb2 as pb
 
 from voxrepo.edge.costs import Costs, units_of
-from voxrepo.edge.gates import NOW, CallGate, Gates, PoolOf
+from voxrepo.edge.gates import NOW, CallGate, Gates, LeavesOne, PoolOf
 from voxrepo.edge.lines import Need, Place
 from voxrepo.edge.reloads import RunningCalls
 
@@ -65,7 +65,8 @@ class CallReport:
         gate: whose gate it went through: the model, or one name for all models that the table does not know.
         waited_s: time in line.
         inside_s: time in the engine.
-        own_s: its part of the pool's time, see :meth:`voxrepo.edge.gates.CallGate.used_s`.
+        shared_s: the part of it that says what calls cost, see :meth:`voxrepo.edge.gates.CallGate.used_s`.
+        own_s: its part of the pool's time, likewise.
         answer: ``ModelInferResponse``, None if it failed.
         version: of the model, empty unless it has a gate of its own.
     """
@@ -73,6 +74,7 @@ class CallReport:
     gate: str
     waited_s: float
     inside_s: float
+    shared_s: float
     own_s: float
     answer: Any
     version: str = ""
@@ -128,6 +130,7 @@ class EngineClient:
         limit_of: inference calls at a time of a model, ``None`` if it has no number of its own.
         max_calls: inference calls at a time of all models without a number.
         pool_of: places that a model shares with others, see :class:`~voxrepo.edge.gates.Gates`.
+        leaves_one: whether it leaves one of them to the others, likewise.
 
     Attributes:
         gates: the lines.
@@ -141,9 +144,10 @@ class EngineClient:
         limit_of: Callable[[str], int | None] = lambda model: None,
         max_calls: int = MAX_CALLS,
         pool_of: PoolOf = lambda model: None,
+        leaves_one: LeavesOne = lambda model, version: False,
     ) -> None:
         self._channel = grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS)
-        self.gates = Gates(limit_of, max_calls, pool_of=pool_of)
+        self.gates = Gates(limit_of, max_calls, pool_of=pool_of, leaves_one=leaves_one)
         self.costs = Costs()
         self.observers: list[Callable[[CallReport], None]] = []
         self._management = CallGate("management calls", MAX_MANAGEMENT_CALLS, max_waiting=0)
@@ -191,10 +195,11 @@ class EngineClient:
             need = replace(need, by_s=min(need.by_s, deadline_s))
 
         def ended(place: Place, answer: Any) -> None:
-            inside_s, own_s = gate.used_s(place)
+            shared_s, own_s = gate.used_s(place)
             if answer is not None:
-                self.costs.observe(gate.name, units, inside_s, own_s)
-            report = CallReport(gate.model, place.entered_s - arrived_s, inside_s, own_s, answer, gate.version)
+                self.costs.observe(gate.name, units, shared_s, own_s)
+            waited_s, inside_s = place.entered_s - arrived_s, time.monotonic() - place.entered_s
+            report = CallReport(gate.model, waited_s, inside_s, shared_s, own_s, answer, gate.version)
             for observer in (*self.observers, told):
                 observer(report)
 

@@ -63,6 +63,7 @@ class CallGate:
         model: that is called; ``name`` if not given.
         version: of it, empty if all versions share the gate.
         pool: of places that it shares with other gates; one of its own if not given.
+        leaves_one: it leaves a place of the pool to others, see :mod:`voxrepo.edge.pools`.
 
     Attributes:
         line: who waits.
@@ -81,11 +82,13 @@ class CallGate:
         model: str = "",
         version: str = "",
         pool: Pool | None = None,
+        leaves_one: bool = False,
     ) -> None:
         self.name = name
         self.model = model or name
         self.version = version
         self.limit = limit
+        self.leaves_one = leaves_one
         self._max_waiting = max_waiting
         self._clock = clock
         self.line = Line()
@@ -118,14 +121,15 @@ class CallGate:
         engine does with several at a time.
 
         Returns:
-            seconds inside, and own seconds.
+            seconds in which the call got a part, and own seconds. The former are fewer than those inside for a call
+            that was stuck beside others: how long it was says nothing of what calls cost.
         """
-        now_s = self.pool.share()
-        return now_s - place.entered_s, place.own_s
+        self.pool.share()
+        return place.shared_s, place.own_s
 
     def wait_s(self, costs: Costs, *, is_heard: bool = False) -> float:
         """Seconds that a newcomer is thought to wait: own time of what is inside and goes ahead of it in line, of other
-        gates as far as they let it.
+        gates as far as these get places meanwhile.
 
         0 while there are free places.
 
@@ -137,18 +141,15 @@ class CallGate:
         if self._is_open(now_s):
             return 0.0
 
-        def cost_s(place: Place) -> float:
+        def left_s(place: Place) -> float:
             fixed_s, of_unit_s = costs(place.line)
-            return fixed_s + of_unit_s * place.units
+            return max(fixed_s + of_unit_s * place.units - place.own_s, 0.0)
 
         own, others = self.pool.ahead_of(self, is_heard)
-        left_s = sum(max(cost_s(place) - place.own_s, 0.0) for place in self.pool.inside)
-        return wait_behind(
-            left_s + sum(map(cost_s, own)), [(sum(map(cost_s, other.places)), other.part) for other in others]
-        )
+        return wait_behind(sum(map(left_s, own)), [(sum(map(left_s, other.places)), other.part) for other in others])
 
     def _is_open(self, now_s: float) -> bool:
-        return len(self.inside) < self.limit and not self.line.length and self.pool.has_room(now_s)
+        return len(self.inside) < self.limit and not self.line.length and self.pool.has_room(now_s, self)
 
     # ---- the line
 
@@ -221,6 +222,7 @@ class CallGate:
 
 
 PoolOf = Callable[[str], tuple[str, int] | None]
+LeavesOne = Callable[[str, str], bool]
 
 
 class Gates:
@@ -231,6 +233,7 @@ class Gates:
         other_limit: calls at a time of all those together.
         clock: seconds; ``time.monotonic``.
         pool_of: name and limit of the pool that a model shares with others, ``None`` if it has its own.
+        leaves_one: whether a model, or a version of a stage, leaves a place of its pool to others.
 
     Attributes:
         other_limit: as above; may be changed, see :meth:`refresh`.
@@ -242,9 +245,11 @@ class Gates:
         other_limit: int,
         clock: Clock = time.monotonic,
         pool_of: PoolOf = lambda model: None,
+        leaves_one: LeavesOne = lambda model, version: False,
     ) -> None:
         self._limit_of = limit_of
         self._pool_of = pool_of
+        self._leaves_one = leaves_one
         self.other_limit = other_limit
         self._clock = clock
         self._gates: dict[tuple[str, str], CallGate] = {}
@@ -255,18 +260,27 @@ class Gates:
         limit = self._limit_of(model)
         key = (model, line_version(model, version)) if limit is not None else (OTHER_MODELS, "")
         limit = limit if limit is not None else self.other_limit
+        leaves_one = self._leaves_one(*key)
         gate = self._gates.get(key)
         if gate is None:
             self._forget_unused()
             pool = self._pool(key[0], None)
-            gate = CallGate(line_name(*key), limit, clock=self._clock, model=key[0], version=key[1], pool=pool)
+            gate = CallGate(
+                line_name(*key),
+                limit,
+                clock=self._clock,
+                model=key[0],
+                version=key[1],
+                pool=pool,
+                leaves_one=leaves_one,
+            )
             self._gates[key] = gate
             return gate
         pool = self._pool(key[0], gate.pool)
         if pool is not gate.pool:
             gate.move(pool)
-        if gate.limit != limit:
-            gate.limit = limit
+        if (gate.limit, gate.leaves_one) != (limit, leaves_one):
+            gate.limit, gate.leaves_one = limit, leaves_one
             pool.admit()
         return gate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from voxrepo.edge.table import POLL_INTERVAL_S, TableWatcher
 from voxrepo.metrics.accounting import RequestRecord
@@ -22,9 +22,11 @@ MAX_HELD = 256
 class Holding:
     """The waiting room.
 
+    Requests name what they use: the voice first, then arms of it, which may be in recovery alone.
+
     Args:
-        tables: source of the current table, whose ``held`` names the voices in recovery, and ``draining`` those that
-            soon are.
+        tables: source of the current table, whose ``held`` names voices and arms in recovery, and ``draining`` the
+            voices that soon are.
         hold_timeout_s: longest wait of a request.
 
     Attributes:
@@ -36,44 +38,47 @@ class Holding:
         self._hold_timeout_s = hold_timeout_s
         self.waiting = 0
 
-    def is_held(self, name: str) -> bool:
-        """Whether the voice is being recovered."""
-        return name in self._tables.table.held
+    def is_held(self, *names: str) -> bool:
+        """Whether one of these is being recovered."""
+        held = self._tables.table.held
+        return any(name in held for name in names)
 
-    def keeps_out(self, name: str) -> bool:
-        """Whether requests for the voice that have not begun wait."""
-        return self.is_held(name) or name in self._tables.table.draining
+    def keeps_out(self, *names: str) -> bool:
+        """Whether requests that have not begun wait."""
+        draining = self._tables.table.draining
+        return self.is_held(*names) or any(name in draining for name in names)
 
-    async def begin_when_free(self, name: str, record: RequestRecord) -> None:
+    async def begin_when_free(self, names: Sequence[str], record: RequestRecord) -> None:
         """Wait while nothing may begin; otherwise as :meth:`pass_when_free`."""
-        await self._pass(self.keeps_out, name, record)
+        await self._pass(self.keeps_out, names, record)
 
-    async def pass_when_free(self, name: str, record: RequestRecord) -> None:
-        """Wait while the voice ``name`` is held.
+    async def pass_when_free(self, names: Sequence[str], record: RequestRecord) -> None:
+        """Wait while one of these is held.
 
         Raises:
             DeadlineExceeded: the request's deadline passed first.
             Unavailable: it took too long, or too many wait already.
         """
-        await self._pass(self.is_held, name, record)
+        await self._pass(self.is_held, names, record)
 
-    async def _pass(self, is_closed: Callable[[str], bool], name: str, record: RequestRecord) -> None:
-        if is_closed(name) and not await self._wait(lambda: not is_closed(name), self._hold_timeout_s, record):
+    async def _pass(self, is_closed: Callable[..., bool], names: Sequence[str], record: RequestRecord) -> None:
+        if is_closed(*names) and not await self._wait(lambda: not is_closed(*names), self._hold_timeout_s, record):
+            closed = next((name for name in names if is_closed(name)), names[0])
             raise Unavailable(
-                f"voice {name!r} is being restarted and was not back within {self._hold_timeout_s:g} s; "
+                f"voice {closed!r} is being restarted and was not back within {self._hold_timeout_s:g} s; "
                 "try again in a moment",
                 reason="held",
             )
 
     async def pass_after_failure(
-        self, name: str, record: RequestRecord, is_over: Callable[[], bool] = lambda: False
+        self, names: Sequence[str], record: RequestRecord, is_over: Callable[[], bool] = lambda: False
     ) -> None:
-        """Wait until the voice ``name`` has been recovered from a fault that a call has just met.
+        """Wait until what a call used has been recovered from a fault that it has just met.
 
         The supervisor may not have seen the fault yet: it gets :data:`NOTICE_S` for that.
 
         Args:
-            name: of the voice.
+            names: of the voice, and of an arm.
             record: of the request.
             is_over: whether what the call was for will not come back.
 
@@ -81,8 +86,8 @@ class Holding:
             DeadlineExceeded: the request's deadline passed first.
             Unavailable: it took too long, or too many wait already.
         """
-        await self._wait(lambda: self.is_held(name) or is_over(), min(NOTICE_S, self._hold_timeout_s), record)
-        await self.pass_when_free(name, record)
+        await self._wait(lambda: self.is_held(*names) or is_over(), min(NOTICE_S, self._hold_timeout_s), record)
+        await self.pass_when_free(names, record)
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float, record: RequestRecord) -> bool:
         if self.waiting >= MAX_HELD:

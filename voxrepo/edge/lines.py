@@ -70,7 +70,8 @@ class Place:
         units: what the cost of the call grows with, see :mod:`voxrepo.edge.costs`.
         need: what it is for.
         entered_s: when the call went in.
-        own_s: its part of the time since then, see :meth:`voxrepo.edge.pools.Pool.share`.
+        shared_s: time since then in which it got a part, see :meth:`voxrepo.edge.pools.Pool.share`.
+        own_s: its part of that time.
     """
 
     line: str
@@ -80,6 +81,7 @@ class Place:
     turn: asyncio.Future[None] | None = None
     has_left: bool = False
     entered_s: float = 0.0
+    shared_s: float = 0.0
     own_s: float = 0.0
 
     def rank(self, now_s: float) -> Rank:

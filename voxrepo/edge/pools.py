@@ -3,11 +3,15 @@
 On a CPU the stages of a voice take the same cores from each other, whether a call names one of them or the ensemble of
 all. A pool bounds the calls to all of them together, and gives free places in one order. Without it, whole requests
 queue up inside the engine, where a piece that somebody waits to hear cannot overtake them.
+
+Some gates leave one of the places to the others, all of them together: those of arms that cost much, to the stable
+versions. In one order alone, these would stand behind a slow arm's whole line.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -28,6 +32,7 @@ class Member(Protocol):
 
     line: Line
     limit: int
+    leaves_one: bool
     inside: set[Place]
 
     def let_in(self, place: Place) -> None:
@@ -36,11 +41,11 @@ class Member(Protocol):
 
 @dataclass(frozen=True)
 class Ahead:
-    """Callers of one line that go before a newcomer to another.
+    """Calls of other gates that are inside or go before a newcomer.
 
     Attributes:
-        places: of these callers.
-        part: most of the pool's time that they can have, since their gate lets in few of them at a time; 0 to 1.
+        places: of these calls.
+        part: most of the pool's time that they can have, since few of them are let in at a time; 0 to 1.
     """
 
     places: Sequence[Place]
@@ -50,12 +55,13 @@ class Ahead:
 def wait_behind(sure_s: float, others: Iterable[tuple[float, float]]) -> float:
     """Longest wait of a newcomer.
 
-    While it waits for w seconds, a line that can have the part p of the pool's time takes p w of them at most, however
-    long it is: w = ``sure_s`` + the sum of min(own time of those ahead, p w) over the lines. The largest such w counts.
+    While it waits for w seconds, others that can have the part p of the pool's time take p w of them at most, however
+    many they are: w = ``sure_s`` + the sum of min(own time of those ahead, p w) over the others. The largest such w
+    counts.
 
     Args:
         sure_s: own time of what must end or go first.
-        others: of each other line, own time of those ahead and the part of the time that they can have.
+        others: own time of those ahead, and the part of the time that they can have.
     """
     lines = list(others)
     wait_s = sure_s + sum(ahead_s for ahead_s, _ in lines)
@@ -111,6 +117,7 @@ class Pool:
             self._shared_at_s = min([now_s, *map(_stuck_at_s, live)])
             sharing = live or self.inside
             for place in sharing:
+                place.shared_s += self._shared_at_s - since_s
                 place.own_s += (self._shared_at_s - since_s) / len(sharing)
         return now_s
 
@@ -142,20 +149,36 @@ class Pool:
 
     # ---- the places
 
-    def has_room(self, now_s: float) -> bool:
-        """Whether one more call may go in."""
-        return self.limit is None or sum(now_s < _stuck_at_s(place) for place in self.inside) < self.limit
+    def has_room(self, now_s: float, gate: Member) -> bool:
+        """Whether one more call of ``gate`` may go in."""
+        return self._free(now_s)[gate.leaves_one] > 0
 
-    def _candidates(self) -> Iterator[tuple[Place, Member]]:
+    def _free(self, now_s: float) -> tuple[float, float]:
+        """Places that are free for gates that leave none to others, and for those that leave one."""
+        if self.limit is None:
+            return math.inf, math.inf
+
+        def live(places: Iterable[Place]) -> int:
+            return sum(now_s < _stuck_at_s(place) for place in places)
+
+        free = self.limit - live(self.inside)
+        leaving = sum(live(gate.inside) for gate in self.gates if gate.leaves_one)
+        return free, min(free, _left_places(self.limit) - leaving)
+
+    def _candidates(self, now_s: float) -> Iterator[tuple[Place, Member]]:
+        free = self._free(now_s)
+        if free[False] <= 0:
+            return
         for gate in self.gates:
-            if len(gate.inside) < gate.limit:
+            if len(gate.inside) < gate.limit and free[gate.leaves_one] > 0:
                 for head in gate.line.heads():
                     yield head, gate
 
     def admit(self) -> None:
         """Let callers in as far as there are places."""
-        while self.has_room(now_s := self._clock()):
-            first = min(self._candidates(), key=lambda found: found[0].rank(now_s), default=None)
+        while True:
+            now_s = self._clock()
+            first = min(self._candidates(now_s), key=lambda found: found[0].rank(now_s), default=None)
             if first is None:
                 break
             place, gate = first
@@ -178,22 +201,39 @@ class Pool:
         self.admit()
 
     def ahead_of(self, gate: Member, is_heard: bool) -> tuple[list[Place], list[Ahead]]:
-        """Those in line that go before a newcomer to ``gate``, as of the last :meth:`share`.
+        """Calls that are inside, and those in line that go before a newcomer to ``gate``, as of the last :meth:`share`.
 
         Returns:
-            those in its own line, and those in the others.
+            those of its own, and those of the others.
         """
         now_s = self._shared_at_s
         mine = rank(is_heard, now_s, next_arrival(), now_s)
 
         def before(other: Member) -> list[Place]:
-            return [place for place in other.line if place.rank(now_s) <= mine]
+            return [*other.inside, *(place for place in other.line if place.rank(now_s) <= mine)]
 
         def part(other: Member) -> float:
             stuck = sum(_stuck_at_s(place) <= now_s for place in other.inside)
             return min(max(other.limit - stuck, 0) / max(self.limit or other.limit, 1), 1.0)
 
-        return before(gate), [Ahead(before(other), part(other)) for other in self.gates if other is not gate]
+        free, leaving = list[Ahead](), list[Ahead]()
+        for other in self.gates:
+            if other is not gate:
+                leaves_one = other.leaves_one and not gate.leaves_one
+                (leaving if leaves_one else free).append(Ahead(before(other), part(other)))
+        return before(gate), free if self.limit is None else [*free, _together(leaving, self.limit)]
+
+
+def _left_places(limit: int) -> int:
+    """Most places of a pool for gates that leave one to others; a pool of one place has none to leave."""
+    return max(limit - 1, 1)
+
+
+def _together(lines: Iterable[Ahead], limit: int) -> Ahead:
+    """Calls of gates that leave one place to the newcomer's."""
+    busy = [line for line in lines if line.places]
+    part = min(sum(line.part for line in busy), _left_places(limit) / limit)
+    return Ahead([place for line in busy for place in line.places], part)
 
 
 def _stuck_at_s(place: Place) -> float:

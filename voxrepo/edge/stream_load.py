@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from voxrepo.edge.costs import MAX_OUTLIER
+
 FADE = 0.95
 """What a call's weight is multiplied by with every later one of its stage: the last 20 count."""
 
@@ -24,20 +26,22 @@ class StreamLoad:
 
     _stages: dict[str, _Stage] = field(default_factory=dict)
 
-    def observe(self, stage: str, audio_s: float, inside_s: float, own_s: float) -> None:
+    def observe(self, stage: str, audio_s: float, shared_s: float, own_s: float) -> None:
         """Learn from a call; see :meth:`voxrepo.edge.gates.CallGate.used_s` for the two times.
 
         Args:
             stage: of the voice.
             audio_s: length of the audio that the call brought forward.
-            inside_s: seconds that it was in the engine.
-            own_s: its part of the time of its gate.
+            shared_s: seconds in which it got a part of the time of its gate.
+            own_s: that part.
         """
         if audio_s <= 0 or own_s <= 0:
             return
         # calls that shared the gate weigh more: alone, an engine shows less than it can do with several
-        weight = inside_s / own_s
+        weight = shared_s / own_s
         seen = self._stages.setdefault(stage, _Stage())
+        if seen.calls >= MIN_CALLS:
+            own_s = min(own_s, MAX_OUTLIER * audio_s * seen.own_s / seen.audio_s)
         seen.calls += 1
         seen.own_s = FADE * seen.own_s + weight * own_s
         seen.audio_s = FADE * seen.audio_s + weight * audio_s

@@ -10,6 +10,7 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from tritonclient.grpc import service_pb2 as pb
 
+from voxrepo.edge.arm_models import is_unlisted
 from voxrepo.edge.table import EdgeTable, VoiceEntry
 from voxrepo_contract.names import STREAM_SUFFIX
 from voxrepo_contract.tensors import DROPPED, TEXT
@@ -34,6 +35,13 @@ def hide_inner_outputs(outputs: Any) -> None:
     kept = [output for output in outputs if output.name != DROPPED.name]
     del outputs[:]
     outputs.extend(kept)
+
+
+def hide_unlisted(models: Any, table: EdgeTable) -> None:
+    """Leave out the engine's models that clients cannot call; ``models`` is the list of a message."""
+    kept = [model for model in models if not is_unlisted(table, model.name)]
+    del models[:]
+    models.extend(kept)
 
 
 def describe_voice(response: Any, voice: VoiceEntry) -> None:
@@ -69,6 +77,7 @@ def correct_index(index: Any, table: EdgeTable, *, ready_only: bool) -> None:
 
     The engine has not seen what was refused before it loaded, and holds a voice for ready before it has spoken.
     """
+    hide_unlisted(index.models, table)
     unserved = dict.fromkeys(table.loading, ("LOADING", ""))
     unserved |= {problem.model: ("UNAVAILABLE", problem.reason) for problem in table.problems if not problem.version}
     for name, (state, reason) in unserved.items():

@@ -189,18 +189,18 @@ class VoiceCalls:
         Also in a stream that has given out audio, which then has a gap: calls have no side effects, and the same
         versions give the same samples.
         """
-        voice = assignment.entry.base
+        names = assignment.names
         try:
             return await self._once(request, need, assignment, record)
         except EngineCallFailed as failure:
             error = self._refusal(failure, request.model_name, request.model_version, assignment.entry, record.id)
-            if not is_passing(failure.code, failure.text, failure.from_engine, self._holding.is_held(voice)):
+            if not is_passing(failure.code, failure.text, failure.from_engine, self._holding.is_held(*names)):
                 raise error from failure
             is_cured = isinstance(failure, ModelReloaded)
         if is_cured:
-            await self._holding.pass_when_free(voice, record)
+            await self._holding.pass_when_free(names, record)
         else:
-            await self._holding.pass_after_failure(voice, record, lambda: assignment.is_gone(self._table()))
+            await self._holding.pass_after_failure(names, record, lambda: assignment.is_gone(self._table()))
         if assignment.is_gone(self._table()):
             raise ArmGone(error.message)
         try:
@@ -224,13 +224,13 @@ class VoiceCalls:
             return is_whole and assignment.is_replaced(self._table())
 
         def is_off() -> bool:
-            return self._holding.is_held(entry.base) or is_replaced()
+            return self._holding.is_held(*assignment.names) or is_replaced()
 
         def told(report: CallReport) -> None:
             record.engine_took(report.inside_s)
 
         while True:
-            await self._holding.pass_when_free(entry.base, record)
+            await self._holding.pass_when_free(assignment.names, record)
             if is_replaced():
                 raise ArmGone(f"{entry.ensemble} has other versions now; try again")
             try:
