@@ -50,7 +50,10 @@ class Place:
         routes = {VOICE: route} if has_route else {}
         voices = {VOICE: voice(VOICE), row.name: row}
         calls = {VOICE: 4}
-        return EdgeTable(generation=self._generation, voices=voices, routes=routes, engine_calls=calls)
+        pools = {VOICE: 4}
+        return EdgeTable(
+            generation=self._generation, voices=voices, routes=routes, engine_calls=calls, engine_pools=pools
+        )
 
     def switch(self, *, has_route: bool) -> None:
         """Go on with or without a rollout."""
